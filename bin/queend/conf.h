@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The settings of queend; conf.c holds the table. */
+#ifndef QUEEND_CONF_H
+#define QUEEND_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct conf_item;
+
+struct settings {
+	/* server */
+	int64_t port;
+	char *bind_addr;
+	char *metrics_bind;		/* host:port; NULL = none */
+	char *server_id;		/* NULL = host name and slot */
+	char *run_dir;			/* slot files */
+	int64_t max_body_bytes, http_memory_mb;
+	int64_t shutdown_grace_ms;
+	/* postgres */
+	char *pg_conninfo, *pg_host, *pg_user, *pg_password, *pg_database;
+	char *pg_db;
+	int64_t pg_port;
+	bool pg_use_ssl, pg_ssl_reject_unauthorized;
+	char *pg_ssl_root_cert;
+	int64_t pool_size;
+	int64_t stmt_timeout_ms;
+	bool apply_schema;
+	/* engine */
+	int64_t default_timeout_ms;	/* DEFAULT_TIMEOUT, else POP_DEFAULT_... */
+	int64_t pop_default_timeout_ms;
+	char *default_subscription_mode;
+	int64_t fetch_safe_floor_ms;
+	int64_t cache_refresh_ms;
+	int64_t dedup_cache_mb;
+	int64_t window_batch;		/* windowBuffer early release */
+	/* jobs */
+	int64_t retention_interval_ms, retention_batch_size, retention_due_cap;
+	int64_t cleanup_days;
+	bool cleanup_enabled;
+	int64_t metrics_retention_days;
+	int64_t metrics_flush_ms, stats_interval_ms, retained_bytes_interval_ms;
+	/* logging */
+	char *rust_log, *log_level;
+	bool log_json;
+	int64_t log_rates_ms, log_topn_queues;
+};
+
+extern const struct conf_item conf_items[];
+extern const size_t conf_items_n;
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of queend share: passed, never extern. */
+#ifndef QUEEND_CTX_H
+#define QUEEND_CTX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "qid.h"
+
+struct acks;
+struct catalog;
+struct changes;
+struct counts;
+struct flush;
+struct hint;
+struct hsrv;
+struct hsrv_req;
+struct loop;
+struct maint;
+struct pgpool;
+struct pops;
+struct settings;
+struct stats;
+struct txns;
+
+/* Lanes of the pool (DESIGN §3, Connections). */
+enum lane { LANE_PUSH, LANE_ACK, LANE_POP, LANE_REST, LANES };
+
+struct ctx {
+	struct loop *loop;
+	const struct settings *conf;
+	const char *instance;		/* QUEEN_SERVER_ID, or host and slot */
+	const char *conninfo;
+	uint64_t cell_tag;
+	uint8_t hash_key[16];
+	int64_t started_ms;		/* monotonic */
+	bool stopping;			/* draining: park nothing any more */
+
+	/* mirrors of queen.flags, refreshed by hint and every minute */
+	bool push_maintenance, pop_maintenance;
+
+	struct hsrv *hsrv;
+	struct pgpool *pool;
+	struct hint *hint;		/* LISTEN connection */
+	struct catalog *catalog;	/* names to ids */
+	struct flush *flush;		/* push coalescer and dedup filter */
+	struct acks *acks;		/* ack coalescer */
+	struct txns *txns;
+	struct pops *pops;		/* rings, parked pops, pop coalescer */
+	struct changes *changes;	/* the change scan */
+	struct counts *counts;		/* per-minute counters */
+	struct stats *stats;		/* cached statistics */
+	struct maint *maint;		/* due work: retention, purge, cleanup */
+};
+
+#define CTX_TENANT_DEFAULT "00000000-0000-0000-0000-000000000001"
+#define CTX_QUEUE_MODE "__QUEUE_MODE__"
+
+/* The context of a request, and the tenant it speaks for. */
+struct ctx *ctx_of(const struct hsrv_req *r);
+const struct qid *ctx_tenant(const struct hsrv_req *r);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * HTTP/1.1 server on bufferevents (RFC 9112).  Route, gate and size are
+ * decided before the body is read; one request in flight per connection,
+ * pipelined bytes stay unread; a client that vanishes while its request is
+ * parked is noticed.  Head 10 s, body 10 s + 1 s per 64 KiB, idle 75 s.
+ * Body bytes in flight are bounded over all connections.  All errors JSON.
+ */
+#ifndef QUEEN_HSRV_H
+#define QUEEN_HSRV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "arena.h"
+#include "buf.h"
+#include "err.h"
+#include "span.h"
+
+struct loop;
+struct hsrv;
+struct hsrv_req;
+
+enum hsrv_method {
+	HSRV_GET, HSRV_HEAD, HSRV_POST, HSRV_PUT, HSRV_DELETE, HSRV_OTHER
+};
+
+typedef void (*hsrv_fn)(struct hsrv_req *r);
+
+/*
+ * Tried in table order.  Pattern segments: literal, `:name` (one segment,
+ * percent-decoded), or a last `*name` (the decoded rest, slashes included).
+ */
+struct hsrv_route {
+	enum hsrv_method method;	/* HEAD is served by GET routes */
+	const char *pattern;
+	hsrv_fn handle;
+	int level;			/* meaning is the gate's */
+};
+
+struct hsrv_conf {
+	const struct hsrv_route *routes;
+	size_t routes_n;
+	/*
+	 * Before the body: returns true to go on, or false after having
+	 * replied.  NULL = all pass.
+	 */
+	bool (*gate)(struct hsrv_req *r, int level);
+	hsrv_fn unmatched;	/* no route; sees method and path, no body */
+	void *ctx;		/* hsrv_ctx(r) */
+	int64_t max_body_bytes;
+	int64_t memory_bytes;	/* body bytes in flight, all connections */
+	/* 0 = the figures above; tests shorten them */
+	int64_t head_timeout_ms, body_timeout_ms, idle_timeout_ms;
+};
+
+struct hsrv *hsrv_new(struct loop *l, const struct hsrv_conf *c);
+/*
+ * Listens with SO_REUSEPORT and SO_REUSEADDR, backlog 4096; may be called for
+ * several addresses.  ERR_IO when it cannot.  host: IP or name; port 0 = any
+ * (hsrv_port tells).
+ */
+int hsrv_listen(struct hsrv *s, const char *host, int port, struct err *e)
+	__attribute__((warn_unused_result));
+int hsrv_port(const struct hsrv *s);
+/*
+ * Accepts until EAGAIN, closes the listeners, answers what is in hand with
+ * `Connection: close`; on_drained comes when the last connection is gone or
+ * after grace_ms.
+ */
+void hsrv_drain(struct hsrv *s, int64_t grace_ms, void (*on_drained)(void *),
+	void *arg);
+void hsrv_free(struct hsrv *s);
+
+struct hsrv_stats {
+	uint64_t accepted, requests;
+	int connections, parked;
+	int64_t body_bytes;
+};
+void hsrv_stats(const struct hsrv *s, struct hsrv_stats *out);
+
+/* ---- a request; owned by the handler until reply or drop ---- */
+void *hsrv_ctx(const struct hsrv_req *r);
+struct loop *hsrv_loop(const struct hsrv_req *r);
+enum hsrv_method hsrv_method(const struct hsrv_req *r);
+struct span hsrv_path(const struct hsrv_req *r);	/* as sent, no query */
+/* i-th decoded path parameter. */
+struct span hsrv_param(const struct hsrv_req *r, int i);
+/* First value of a query key, decoded (`+` is a space); false when absent. */
+bool hsrv_query(const struct hsrv_req *r, const char *key, struct span *out);
+/* A header by case-insensitive name; false when absent. */
+bool hsrv_header(const struct hsrv_req *r, const char *name,
+	struct span *out);
+struct span hsrv_body(const struct hsrv_req *r);	/* contiguous */
+/* Lives until the last byte of the reply is out. */
+struct arena *hsrv_arena(struct hsrv_req *r);
+/* The handler's own pointer, e.g. its state of this request. */
+void hsrv_set_user(struct hsrv_req *r, void *user);
+void *hsrv_user(const struct hsrv_req *r);
+
+/* Body of the reply, filled before hsrv_reply. */
+struct buf *hsrv_out(struct hsrv_req *r);
+/* type/value must outlive the request (literals or its arena). */
+void hsrv_set_type(struct hsrv_req *r, const char *content_type);
+void hsrv_add_header(struct hsrv_req *r, const char *name, const char *value);
+/* Ends the handler's ownership.  204 sends no body and no Content-Length. */
+void hsrv_reply(struct hsrv_req *r, int status);
+/* {"error":"..."}; text is escaped. */
+void hsrv_reply_error(struct hsrv_req *r, int status, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/*
+ * Watches for the client to vanish; on_gone is called at most once, never
+ * after a reply, and must end in hsrv_drop.  A half-closed client counts as
+ * gone only while parked.
+ */
+void hsrv_park(struct hsrv_req *r, hsrv_fn on_gone);
+void hsrv_unpark(struct hsrv_req *r);
+bool hsrv_is_gone(const struct hsrv_req *r);	/* client known to be away */
+void hsrv_drop(struct hsrv_req *r);		/* no answer; closes */
+
+#endif
