@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The settings of queend; conf.c holds the table. */
-#ifndef QUEEND_CONF_H
-#define QUEEND_CONF_H
+/* The settings of queend; conf.c holds the table. (lib/conf.h is the parser.). */
+#ifndef QUEEND_SETTINGS_H
+#define QUEEND_SETTINGS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@ struct settings {
 	char *bind_addr;
 	char *metrics_bind;		/* host:port; NULL = none */
 	char *server_id;		/* NULL = host name and slot */
-	char *run_dir;			/* slot files */
+	char *run_dir;			/* slot files; NULL = found at boot */
 	int64_t max_body_bytes, http_memory_mb;
 	int64_t shutdown_grace_ms;
 	/* postgres */
@@ -34,13 +34,16 @@ struct settings {
 	int64_t fetch_safe_floor_ms;
 	int64_t cache_refresh_ms;
 	int64_t dedup_cache_mb;
-	int64_t window_batch;		/* windowBuffer early release */
 	/* jobs */
 	int64_t retention_interval_ms, retention_batch_size, retention_due_cap;
 	int64_t cleanup_days;
 	bool cleanup_enabled;
 	int64_t metrics_retention_days;
 	int64_t metrics_flush_ms, stats_interval_ms, retained_bytes_interval_ms;
+	/* named by the settings, served by a later release: refused or warned */
+	bool jwt_enabled, tenancy_header;
+	char *encryption_key;
+	char *file_buffer_dir;
 	/* logging */
 	char *rust_log, *log_level;
 	bool log_json;

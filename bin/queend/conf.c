@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every variable queend reads.  The table alone knows a name: it feeds
+ * parsing, --help, --check-config and the test against queend(8).
+ */
+#include "settings.h"
+
+#include "conf.h"
+
+#define AT(field) offsetof(struct settings, field)
+
+#define STR(nm, field, def, grp, hlp) \
+	{ .name = nm, .type = CONF_STR, .at = AT(field), .dflt = def, \
+	  .group = grp, .help = hlp }
+#define SECRET(nm, field, grp, hlp) \
+	{ .name = nm, .type = CONF_STR, .at = AT(field), .secret = true, \
+	  .group = grp, .help = hlp }
+#define INT(nm, field, def, lo, hi, grp, hlp) \
+	{ .name = nm, .type = CONF_INT, .at = AT(field), .dflt = def, \
+	  .min = lo, .max = hi, .group = grp, .help = hlp }
+#define BOOL(nm, field, def, grp, hlp) \
+	{ .name = nm, .type = CONF_BOOL, .at = AT(field), .dflt = def, \
+	  .group = grp, .help = hlp }
+#define WORD(nm, field, def, set, grp, hlp) \
+	{ .name = nm, .type = CONF_WORD, .at = AT(field), .dflt = def, \
+	  .words = set, .group = grp, .help = hlp }
+#define ACCEPT(nm) { .name = nm, .type = CONF_ACCEPT }
+
+enum { DAY_MS = 86400000 };
+
+/* clang-format off */
+const struct conf_item conf_items[] = {
+	INT("PORT", port, "6632", 0, 65535, "server",
+	    "port of the HTTP listener; 0 takes any free one"),
+	STR("QUEEN_BIND_ADDR", bind_addr, "0.0.0.0", "server",
+	    "host or IP to listen on, without a port"),
+	STR("QUEEN_METRICS_BIND", metrics_bind, NULL, "server",
+	    "host:port of a further listener for health and metrics only"),
+	STR("QUEEN_SERVER_ID", server_id, NULL, "server",
+	    "name of this instance; default: host name and slot"),
+	STR("QUEEN_RUN_DIR", run_dir, NULL, "server",
+	    "folder of the slot files; default: the runtime directory"),
+	INT("QUEEN_MAX_BODY_BYTES", max_body_bytes, "67108864", 1024,
+	    1073741824, "server", "largest request body in bytes; more is 413"),
+	INT("QUEEN_HTTP_MEMORY_MB", http_memory_mb, "256", 1, 65536, "server",
+	    "request bodies held in memory at once, in MiB"),
+	INT("QUEEN_SHUTDOWN_GRACE_MS", shutdown_grace_ms, "10000", 1, 600000,
+	    "server", "time for requests in hand after SIGTERM, in ms"),
+
+	SECRET("QUEEN_PG_CONNINFO", pg_conninfo, "postgres",
+	    "libpq connection string; wins over all PG_ variables"),
+	STR("PG_HOST", pg_host, NULL, "postgres",
+	    "host, IP or socket folder; default: libpq's, else localhost"),
+	INT("PG_PORT", pg_port, NULL, 1, 65535, "postgres",
+	    "port; default: libpq's, else 5432"),
+	STR("PG_USER", pg_user, NULL, "postgres",
+	    "role; default: libpq's, else postgres"),
+	SECRET("PG_PASSWORD", pg_password, "postgres",
+	    "password; default: libpq's, else postgres when asked for one"),
+	STR("PG_DATABASE", pg_database, NULL, "postgres",
+	    "database; default: PG_DB, libpq's, else postgres"),
+	STR("PG_DB", pg_db, NULL, "postgres", "older name of PG_DATABASE"),
+	BOOL("PG_USE_SSL", pg_use_ssl, "false", "postgres",
+	    "require TLS to the database"),
+	BOOL("PG_SSL_REJECT_UNAUTHORIZED", pg_ssl_reject_unauthorized, "true",
+	    "postgres", "verify the certificate of the database server"),
+	STR("PG_SSL_ROOT_CERT", pg_ssl_root_cert, NULL, "postgres",
+	    "PEM text of a private certificate authority"),
+	INT("DB_POOL_SIZE", pool_size, "16", 4, 1000, "postgres",
+	    "connections in the lanes; two more listen and cancel"),
+	INT("QUEEN_STMT_TIMEOUT_MS", stmt_timeout_ms, "30000", 100, 3600000,
+	    "postgres", "a statement is cancelled after this, in ms"),
+	BOOL("QUEEN_APPLY_SCHEMA", apply_schema, "true", "postgres",
+	    "apply the schema at boot; false: wait until another has"),
+
+	BOOL("JWT_ENABLED", jwt_enabled, "false", "auth",
+	    "require bearer tokens; not in this release, true is refused"),
+	BOOL("QUEEN_TENANCY_HEADER", tenancy_header, "false", "auth",
+	    "honour x-queen-tenant; not in this release, true is refused"),
+	SECRET("QUEEN_ENCRYPTION_KEY", encryption_key, "security",
+	    "key of sealed payloads; not in this release, a value is refused"),
+
+	INT("DEFAULT_TIMEOUT", default_timeout_ms, NULL, 1, 300000, "engine",
+	    "how long a waiting pop parks unless it says, in ms"),
+	INT("POP_DEFAULT_TIMEOUT_MS", pop_default_timeout_ms, "30000", 1,
+	    300000, "engine", "the same, when DEFAULT_TIMEOUT is unset"),
+	WORD("DEFAULT_SUBSCRIPTION_MODE", default_subscription_mode, "new",
+	    "new all", "engine", "where a new consumer group starts"),
+	INT("QUEEN_FETCH_SAFE_FLOOR_MS", fetch_safe_floor_ms, "30000", 1,
+	    86400000, "engine",
+	    "age of safeTime while other sessions cannot be seen, in ms"),
+	INT("QUEEN_CACHE_REFRESH_INTERVAL_MS", cache_refresh_ms, "60000", 1,
+	    DAY_MS, "engine", "flags and options are re-read this often, in ms"),
+	INT("QUEEN_DEDUP_CACHE_MB", dedup_cache_mb, "512", 1, 1048576,
+	    "engine", "memory of the duplicate filters in MiB"),
+
+	INT("RETENTION_INTERVAL", retention_interval_ms, "5000", 1, DAY_MS,
+	    "jobs", "period of the retention cycle, in ms"),
+	INT("RETENTION_BATCH_SIZE", retention_batch_size, "1000", 1, 100000,
+	    "jobs", "segments deleted in one step"),
+	INT("QUEEN_RETENTION_DUE_CAP", retention_due_cap, "0", 0, 1000000,
+	    "jobs", "partitions per rule and cycle; 0 = five times the batch"),
+	INT("PARTITION_CLEANUP_DAYS", cleanup_days, "30", 1, 36500, "jobs",
+	    "an empty partition goes after this many idle days"),
+	BOOL("QUEEN_PARTITION_CLEANUP_ENABLED", cleanup_enabled, "true",
+	    "jobs", "remove empty idle partitions at all"),
+	INT("METRICS_RETENTION_DAYS", metrics_retention_days, "90", 1, 36500,
+	    "jobs", "per-minute counters are kept this many days"),
+	INT("METRICS_FLUSH_MS", metrics_flush_ms, "60000", 1000, DAY_MS,
+	    "jobs", "per-minute counters are written this often, in ms"),
+	INT("STATS_INTERVAL_MS", stats_interval_ms, "10000", 1000, DAY_MS,
+	    "jobs", "computed statistics are served this long, in ms"),
+	INT("RETAINED_BYTES_INTERVAL_MS", retained_bytes_interval_ms,
+	    "600000", 1000, DAY_MS, "jobs",
+	    "storage sizes are served this long, in ms"),
+
+	STR("FILE_BUFFER_DIR", file_buffer_dir, NULL, "file_buffer",
+	    "folder of the outage spool; not in this release, ignored"),
+
+	STR("RUST_LOG", rust_log, NULL, "logging",
+	    "log filter: level or level,target=level,...; wins"),
+	STR("LOG_LEVEL", log_level, "info", "logging", "the same"),
+	BOOL("QUEEN_LOG_JSON", log_json, "false", "logging",
+	    "one JSON object per log line"),
+	INT("QUEEN_LOG_RATES_MS", log_rates_ms, "10000", 1000, DAY_MS,
+	    "logging", "period of the rates lines, in ms"),
+	INT("QUEEN_LOG_TOPN_QUEUES", log_topn_queues, "10", 1, 1000,
+	    "logging", "queues named in the rates lines"),
+
+	/* older brokers tuned mechanisms with these that do not exist here */
+	ACCEPT("POP_WAIT_INITIAL_INTERVAL_MS"),
+	ACCEPT("POP_WAIT_BACKOFF_THRESHOLD"),
+	ACCEPT("POP_WAIT_BACKOFF_MULTIPLIER"),
+	ACCEPT("POP_WAIT_MAX_INTERVAL_MS"),
+	ACCEPT("QUEEN_POP_PENDING_GATE"),
+	ACCEPT("QUEEN_DEDUP_CACHE"),
+	ACCEPT("QUEEN_ACK_REGISTRY"), ACCEPT("QUEEN_ACK_REGISTRY_MB"),
+	ACCEPT("QUEEN_ACK_FUSION"), ACCEPT("QUEEN_ACK_FUSION_SHARDS"),
+	ACCEPT("QUEEN_ACK_FUSION_HOLD_MS"), ACCEPT("QUEEN_POP_FUSION"),
+	ACCEPT("QUEEN_V2_FUSION_SHARDS"), ACCEPT("QUEEN_V2_FUSION_FRAMES"),
+	ACCEPT("QUEEN_V2_FUSION_HOLD_MS"), ACCEPT("QUEEN_V2_BUNDLE_MAX"),
+	ACCEPT("QUEEN_V2_ZSTD_LEVEL"),
+	ACCEPT("QUEEN_HOTLIST"), ACCEPT("QUEEN_HOTLIST_SHARDS"),
+	ACCEPT("QUEEN_HOTLIST_WINDOW_BATCH"),
+	ACCEPT("QUEEN_HOTLIST_RESEED_MS"),
+	ACCEPT("QUEEN_HOTLIST_RESEED_FULL_MS"),
+	ACCEPT("QUEEN_HOTLIST_RESEED_WINDOW_MS"),
+	ACCEPT("QUEEN_HOTLIST_UNSERVED_TRIM_MS"),
+	ACCEPT("QUEEN_POP_AUTOPILOT"), ACCEPT("QUEEN_POP_AUTOPILOT_BATCH"),
+	ACCEPT("QUEEN_POP_AUTOPILOT_TARGET_AGE_MS"),
+	ACCEPT("QUEEN_POP_AUTOPILOT_DWELL_MS"),
+	ACCEPT("QUEEN_POP_AUTOPILOT_DWELL_POPS"),
+	ACCEPT("QUEEN_POP_AUTOPILOT_MAX_LANES"),
+	ACCEPT("QUEEN_POP_AUTOPILOT_BURST_CAP"),
+	ACCEPT("QUEEN_ADMISSION_MIN"), ACCEPT("QUEEN_ADMISSION_MAX"),
+	ACCEPT("QUEEN_ADMISSION_INIT"),
+	ACCEPT("QUEEN_ADMISSION_POOL_RESERVE"),
+	ACCEPT("QUEEN_ADMISSION_SHARE_PUSH"),
+	ACCEPT("QUEEN_ADMISSION_SHARE_POP"),
+	ACCEPT("QUEEN_ADMISSION_SHARE_ACK"),
+	ACCEPT("QUEEN_ADMISSION_SHARE_MAINT"),
+	ACCEPT("QUEEN_ADMISSION_TICK_MS"),
+	ACCEPT("QUEEN_ADMISSION_TRAIN_GAP_US"),
+	ACCEPT("QUEEN_ADMISSION_NOSYNC_BUDGET"),
+	ACCEPT("QUEEN_ADMISSION_TRACE"),
+	ACCEPT("QUEEN_KV_POOL_SIZE"),
+	ACCEPT("RETENTION_PARALLELISM"),
+	ACCEPT("QUEEN_RETENTION_SAFETY_WALK_MS"),
+	ACCEPT("FILE_BUFFER_FLUSH_MS"), ACCEPT("FILE_BUFFER_MAX_BATCH"),
+	ACCEPT("FILE_BUFFER_EVENTS_PER_FILE"),
+	ACCEPT("QUEEN_SYNC_ENABLED"), ACCEPT("QUEEN_MESH_PEERS"),
+	ACCEPT("QUEEN_UDP_PEERS"), ACCEPT("QUEEN_MESH_PORT"),
+	ACCEPT("QUEEN_UDP_NOTIFY_PORT"), ACCEPT("QUEEN_MESH_BIND_ADDR"),
+	ACCEPT("QUEEN_MESH_ADVERTISE_HOST"),
+	ACCEPT("QUEEN_SYNC_SECRET"), ACCEPT("QUEEN_SYNC_HEARTBEAT_MS"),
+	ACCEPT("QUEEN_SYNC_DEAD_THRESHOLD_MS"),
+	ACCEPT("QUEEN_S3_EMBEDDED"), ACCEPT("QUEEN_KAFKA_EMBEDDED"),
+	ACCEPT("QUEEN_SQS_EMBEDDED"),
+};
+/* clang-format on */
+
+const size_t conf_items_n = sizeof(conf_items) / sizeof(conf_items[0]);
