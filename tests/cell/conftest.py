@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Fixtures of the cell tests.
+
+pg        the running server of this test (Server)
+db        a fresh database with the schema (Db); marker allpg = once on each of
+          the distribution's PostgreSQL, 17 and 18; marker durable = fsync on
+empty_db  a fresh database without the schema
+connect   connect(db) -> an autocommit connection, closed at the end
+cell      a running queend on db (Cell); marker cellenv(NAME="value") adds
+          environment
+cells     cells(n, **env) -> n running queends on db, one per instance
+new_cell  new_cell(**env) -> a queend not yet started
+"""
+import os
+import shutil
+import signal
+import sys
+import tempfile
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import queenlib  # noqa: E402
+
+LOGS = pytest.StashKey()
+SERVERS = {}
+REPORT = {}
+RANK = {"passed": 0, "skipped": 1, "xfailed": 1, "failed": 2}
+
+
+def pytest_configure(config):
+    for line in (
+            "allpg: run on the distribution's PostgreSQL, on 17 and on 18",
+            "durable: a server with fsync on",
+            "cellenv(**env): environment of the cell fixture's queend"):
+        config.addinivalue_line("markers", line)
+
+    def on_term(*_):
+        # so that a killed run still ends its servers
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, on_term)
+
+
+def pytest_generate_tests(metafunc):
+    if metafunc.definition.get_closest_marker("allpg") \
+            and "pg_version" in metafunc.fixturenames:
+        metafunc.parametrize("pg_version", ["dist", "17", "18"],
+                             indirect=True)
+
+
+@pytest.fixture(scope="session")
+def servers():
+    """One server per version and durability, started when first asked."""
+    yield SERVERS
+    for server in SERVERS.values():
+        server.close()
+    SERVERS.clear()
+
+
+@pytest.fixture
+def pg_version(request):
+    return getattr(request, "param", "dist")
+
+
+@pytest.fixture
+def pg(request, servers, pg_version):
+    durable = request.node.get_closest_marker("durable") is not None
+    key = (pg_version, durable)
+    if key not in servers:
+        servers[key] = queenlib.Server(
+            pg_version, **({"fsync": "on"} if durable else {}))
+    server = servers[key]
+    if not server.running:
+        server.start()
+    keep_log(request.node, "PostgreSQL " + pg_version, server.log)
+    yield server
+    if not server.running:
+        server.start()
+
+
+@pytest.fixture
+def db(pg):
+    made = pg.new_db()
+    yield made
+    made.drop()
+
+
+@pytest.fixture
+def empty_db(pg):
+    made = pg.new_db(schema=False)
+    yield made
+    made.drop()
+
+
+@pytest.fixture
+def connect():
+    """Connections to a Db, closed with it."""
+    return lambda db, **kw: db.connect(**kw)
+
+
+@pytest.fixture
+def folder():
+    path = tempfile.mkdtemp(prefix="queen-t-", dir="/tmp")
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def new_cell(request, db, folder):
+    made = []
+
+    def make(_db=None, _port=None, **env):
+        one = queenlib.Cell(_db or db, folder, env, _port,
+                            "queend%d" % len(made))
+        made.append(one)
+        keep_log(request.node, one.name, one.log)
+        return one
+
+    yield make
+    faults = []
+    for one in made:
+        try:
+            one.close()
+        except AssertionError as e:
+            faults.append(str(e))
+    assert not faults, "\n".join(faults)
+
+
+@pytest.fixture
+def cell(request, new_cell):
+    env = {}
+    for mark in request.node.iter_markers("cellenv"):
+        env.update(mark.kwargs)
+    return new_cell(**env).start()
+
+
+@pytest.fixture
+def cells(new_cell):
+    def start(n, **env):
+        return [new_cell(**env).start() for _ in range(n)]
+    return start
+
+
+# Tails of the logs of a failed test
+
+def keep_log(node, label, path):
+    start = os.path.getsize(path) if os.path.exists(path) else 0
+    node.stash.setdefault(LOGS, []).append((label, path, start))
+
+
+def log_since(path, start, max_bytes=6000):
+    try:
+        size = os.path.getsize(path)
+        with open(path, "rb") as f:
+            f.seek(max(start, size - max_bytes))
+            return f.read().decode("utf-8", "replace")
+    except OSError as e:
+        return str(e)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed:
+        for label, path, start in item.stash.get(LOGS, []):
+            report.sections.append(
+                ("log of " + label, log_since(path, start)))
+
+
+# build/test-report.tsv: every test of this run and how it ended; read by
+# tests/acceptance_check.py.  Under xdist only the controller writes it.
+
+def pytest_runtest_logreport(report):
+    if report.when == "call" or report.outcome != "passed":
+        outcome = "xfailed" if hasattr(report, "wasxfail") else report.outcome
+        old = REPORT.get(report.nodeid, "passed")
+        REPORT[report.nodeid] = max(old, outcome, key=RANK.__getitem__)
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workerinput") or not REPORT \
+            or session.config.option.collectonly:
+        return
+    path = os.environ.get("QUEEN_TEST_REPORT") or os.path.join(
+        queenlib.ROOT, "build", "test-report.tsv")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as f:
+        for nodeid in sorted(REPORT):
+            f.write("%s\t%s\n" % (nodeid, REPORT[nodeid]))
