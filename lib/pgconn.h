@@ -14,6 +14,7 @@
 #include "err.h"
 
 struct loop;
+struct pgargs;
 
 /* The PG_* settings every tool has; NULL or 0 = left to libpq. */
 struct pgconn_conf {
@@ -54,7 +55,7 @@ int pgconn_err(struct err *e, const PGresult *res, const PGconn *conn);
 struct pgconn;
 enum pgconn_event {
 	PGCONN_UP,		/* session settings applied, ready */
-	PGCONN_DOWN,		/* lost; a new attempt is scheduled */
+	PGCONN_DOWN,		/* lost, or a dial failed; dialled again later */
 };
 typedef void (*pgconn_event_fn)(void *arg, enum pgconn_event ev,
 	const struct err *why);
@@ -72,5 +73,45 @@ bool pgconn_is_up(const struct pgconn *c);
 int pgconn_backend_pid(const struct pgconn *c);
 /* Drops the link at once and dials again (a statement in doubt). */
 void pgconn_reset(struct pgconn *c);
+/* Dials now instead of at the end of the backoff; else no effect. */
+void pgconn_hurry(struct pgconn *c);
+/*
+ * More SQL for every new session, run after pgconn_session_sql and before
+ * PGCONN_UP (a `set` or a `listen`).  Copied; call right after pgconn_new.
+ */
+void pgconn_session_add(struct pgconn *c, const char *sql);
+/* Drops the link when a statement has no answer for so long; 0 = never. */
+void pgconn_limit(struct pgconn *c, int64_t unanswered_ms);
+
+/* Declared once, static; prepared per connection at first use. */
+struct pgstmt {
+	const char *name;	/* unique in the process */
+	const char *sql;	/* parameters $1..$n, types by inference */
+};
+
+/*
+ * res: the rows, borrowed until the callback returns, NULL on failure.  err:
+ * NULL on success.  ERR_DB_UNKNOWN = sent, and the answer was lost.
+ */
+typedef void (*pgconn_result_fn)(void *arg, const PGresult *res,
+	const struct err *err);
+/*
+ * Queues one statement behind those in flight on this link, in FIFO order;
+ * parameters and results are binary.  args may be NULL, else it is taken over
+ * (init'd again, empty).  fn may be NULL; it is called once and always later,
+ * but never after pgconn_free.  A link that is down answers ERR_DB_RETRY.
+ */
+void pgconn_send(struct pgconn *c, const char *sql, struct pgargs *args,
+	pgconn_result_fn fn, void *arg);
+/*
+ * The same with a statement prepared at first use; begin = `begin` in front of
+ * it, in the same flush.  *args is only read.
+ */
+void pgconn_call(struct pgconn *c, const struct pgstmt *s, bool begin,
+	const struct pgargs *args, pgconn_result_fn fn, void *arg);
+/* Inside a pgconn_result_fn with rows: the caller becomes their owner. */
+PGresult *pgconn_take_result(struct pgconn *c);
+/* Statements queued or in flight. */
+int pgconn_pending(const struct pgconn *c);
 
 #endif

@@ -15,18 +15,13 @@
 #include <stdint.h>
 
 #include "pgbin.h"
+#include "pgconn.h"		/* struct pgstmt */
 
 struct loop;
 struct err;
 struct pgpool;
 
 enum { PGPOOL_LANES_MAX = 8 };
-
-/* Declared once, static; prepared per connection at first use. */
-struct pgstmt {
-	const char *name;	/* unique in the process */
-	const char *sql;	/* parameters $1..$n, types by inference */
-};
 
 struct pgpool_conf {
 	const char *conninfo;		/* copied */
