@@ -26,6 +26,7 @@ struct cat_queue {
 	int64_t id;
 	struct qid tenant;
 	struct span name, namespace_name, task;
+	char *labels;			/* memory of the two labels */
 	int32_t lease_time_s, delayed_processing_s, window_buffer_s;
 	int32_t min_pop_wait_ms, dedup_window_s;
 	bool encrypted;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct conf_item;
+#include "conf.h"
 
 struct settings {
 	/* server */

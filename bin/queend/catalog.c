@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The entries of the catalogue.  Invariant: an entry is in its two tables or
+ * marked gone and in the graveyard, where it stays readable for ten minutes.
+ * This file never asks the database; catalog_load.c does.
+ */
+#include "catalog.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "catalog_int.h"
+#include "clk.h"
+
+enum { CATALOG_GRAVE_MS = 600000, CATALOG_BURY_EVERY_MS = 60000 };
+
+struct catalog_grave {
+	struct catalog_grave *next;
+	int64_t free_at_ms;
+	void *memory;
+};
+
+struct name_key {
+	const struct qid *tenant;	/* queues */
+	int64_t queue_id;		/* partitions and groups */
+	struct span name;
+};
+
+static bool
+queue_has_name(const void *item, const void *key)
+{
+	const struct cat_queue *q = item;
+	const struct name_key *k = key;
+
+	return memcmp(&q->tenant, k->tenant, sizeof(q->tenant)) == 0 &&
+		span_eq(q->name, k->name);
+}
+
+static bool
+queue_has_id(const void *item, const void *key)
+{
+	return ((const struct cat_queue *)item)->id == *(const int64_t *)key;
+}
+
+static bool
+part_has_name(const void *item, const void *key)
+{
+	const struct cat_part *p = item;
+	const struct name_key *k = key;
+
+	return p->queue->id == k->queue_id && span_eq(p->name, k->name);
+}
+
+static bool
+part_has_id(const void *item, const void *key)
+{
+	return ((const struct cat_part *)item)->id == *(const int64_t *)key;
+}
+
+static bool
+group_has_name(const void *item, const void *key)
+{
+	const struct cat_group *g = item;
+	const struct name_key *k = key;
+
+	return g->queue->id == k->queue_id && span_eq(g->name, k->name);
+}
+
+static bool
+group_has_id(const void *item, const void *key)
+{
+	return ((const struct cat_group *)item)->id == *(const int64_t *)key;
+}
+
+static uint64_t
+hash_in_tenant(const struct qid *tenant, struct span name)
+{
+	int64_t part;
+
+	memcpy(&part, tenant->b + 8, sizeof(part));
+	return span_hash(name) ^ map_hash_i64(part);
+}
+
+static uint64_t
+hash_in_queue(int64_t queue_id, struct span name)
+{
+	return span_hash(name) ^ map_hash_i64(queue_id);
+}
+
+/* ---- memory ---- */
+
+/* Copies s behind *at, which moves on. */
+static struct span
+copy_to(char **at, struct span s)
+{
+	struct span out = { .p = *at, .n = s.n };
+
+	if (s.n)
+		memcpy(*at, s.p, s.n);
+	*at += s.n;
+	return out;
+}
+
+static void *
+entry_new(struct catalog *c, size_t bytes)
+{
+	void *p = calloc(1, bytes);
+
+	if (!p)
+		abort();
+	c->bytes += bytes;
+	return p;
+}
+
+static void
+entry_bury(struct catalog *c, void *memory)
+{
+	struct catalog_grave *g = entry_new(c, sizeof(*g));
+
+	c->bytes -= sizeof(*g);
+	g->memory = memory;
+	g->free_at_ms = clk_mono_ms() + CATALOG_GRAVE_MS;
+	*c->graves_end = g;
+	c->graves_end = &g->next;
+}
+
+static void
+free_graves(struct catalog *c, int64_t now_ms)
+{
+	struct catalog_grave *g;
+
+	while ((g = c->graves) && g->free_at_ms <= now_ms) {
+		c->graves = g->next;
+		free(g->memory);
+		free(g);
+	}
+	if (!c->graves)
+		c->graves_end = &c->graves;
+}
+
+static void
+on_bury_timer(void *arg)
+{
+	struct catalog *c = arg;
+
+	free_graves(c, clk_mono_ms());
+	loop_timer_start(&c->bury_timer, CATALOG_BURY_EVERY_MS);
+}
+
+struct catalog *
+catalog_new(struct ctx *x)
+{
+	struct catalog *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		abort();
+	c->x = x;
+	c->graves_end = &c->graves;
+	loop_timer_init(&c->bury_timer, x->loop, on_bury_timer, c);
+	loop_timer_start(&c->bury_timer, CATALOG_BURY_EVERY_MS);
+	catalog_load_init(c);
+	return c;
+}
+
+static void
+free_all(struct map *by_id, struct map *by_name)
+{
+	size_t at = 0;
+	void *item;
+
+	while ((item = map_next(by_id, &at)))
+		free(item);
+	map_fini(by_id);
+	map_fini(by_name);
+}
+
+void
+catalog_free(struct catalog *c)
+{
+	if (!c)
+		return;
+	catalog_load_fini(c);
+	loop_timer_fini(&c->bury_timer);
+	free_graves(c, INT64_MAX);
+	size_t at = 0;
+	struct cat_queue *q;
+
+	while ((q = map_next(&c->queues_by_id, &at)))
+		free(q->labels);
+	free_all(&c->groups_by_id, &c->groups_by_name);
+	free_all(&c->parts_by_id, &c->parts_by_name);
+	free_all(&c->queues_by_id, &c->queues_by_name);
+	free(c);
+}
+
+/* ---- look-ups ---- */
+
+struct cat_queue *
+catalog_queue(struct catalog *c, const struct qid *tenant, struct span name)
+{
+	struct name_key k = { .tenant = tenant, .name = name };
+
+	return map_get(&c->queues_by_name, hash_in_tenant(tenant, name),
+		queue_has_name, &k);
+}
+
+struct cat_queue *
+catalog_queue_by_id(struct catalog *c, int64_t id)
+{
+	return map_get(&c->queues_by_id, map_hash_i64(id), queue_has_id, &id);
+}
+
+struct cat_part *
+catalog_part(struct catalog *c, const struct cat_queue *q, struct span name)
+{
+	struct name_key k = { .queue_id = q->id, .name = name };
+
+	return map_get(&c->parts_by_name, hash_in_queue(q->id, name),
+		part_has_name, &k);
+}
+
+struct cat_part *
+catalog_part_by_id(struct catalog *c, int64_t id)
+{
+	return map_get(&c->parts_by_id, map_hash_i64(id), part_has_id, &id);
+}
+
+struct cat_group *
+catalog_group(struct catalog *c, const struct cat_queue *q, struct span name)
+{
+	struct name_key k = { .queue_id = q->id, .name = name };
+
+	return map_get(&c->groups_by_name, hash_in_queue(q->id, name),
+		group_has_name, &k);
+}
+
+struct cat_group *
+catalog_group_by_id(struct catalog *c, int64_t id)
+{
+	return map_get(&c->groups_by_id, map_hash_i64(id), group_has_id, &id);
+}
+
+void
+catalog_match(struct catalog *c, const struct qid *tenant,
+	struct span namespace_name, struct span task,
+	void (*fn)(void *arg, struct cat_queue *q), void *arg)
+{
+	size_t at = 0;
+	struct cat_queue *q;
+
+	while ((q = map_next(&c->queues_by_id, &at))) {
+		if (memcmp(&q->tenant, tenant, sizeof(*tenant)) != 0)
+			continue;
+		if (namespace_name.n &&
+			!span_eq(namespace_name, q->namespace_name))
+			continue;
+		if (task.n && !span_eq(task, q->task))
+			continue;
+		fn(arg, q);
+	}
+}
+
+void
+catalog_each(struct catalog *c, void (*fn)(void *arg, struct cat_queue *q),
+	void *arg)
+{
+	size_t at = 0;
+	struct cat_queue *q;
+
+	while ((q = map_next(&c->queues_by_id, &at)))
+		fn(arg, q);
+}
+
+void
+catalog_stats(const struct catalog *c, struct catalog_stats *out)
+{
+	*out = (struct catalog_stats){
+		.queues = c->queues_by_id.count,
+		.parts = c->parts_by_id.count,
+		.groups = c->groups_by_id.count,
+		.bytes = c->bytes,
+	};
+}
+
+/* ---- changes ---- */
+
+static void
+set_labels(struct catalog *c, struct cat_queue *q,
+	const struct catalog_queue_row *row)
+{
+	if (span_eq(q->namespace_name, row->namespace_name) &&
+		span_eq(q->task, row->task))
+		return;
+	/* the old text may be in use by a request: it is never freed early */
+	size_t bytes = row->namespace_name.n + row->task.n + 1;
+	char *p = entry_new(c, bytes);
+
+	c->bytes -= bytes;
+	if (q->labels)
+		entry_bury(c, q->labels);
+	q->labels = p;
+	q->namespace_name = copy_to(&p, row->namespace_name);
+	q->task = copy_to(&p, row->task);
+}
+
+struct cat_queue *
+catalog_put_queue(struct catalog *c, const struct catalog_queue_row *row)
+{
+	struct cat_queue *q = catalog_queue_by_id(c, row->id);
+
+	if (!q) {
+		struct cat_queue *old =
+			catalog_queue(c, &row->tenant, row->name);
+
+		if (old && old->id > row->id)
+			return old; /* a late row of a former namesake */
+		if (old)
+			catalog_forget_queue(c, old->id);
+		q = entry_new(c, sizeof(*q) + row->name.n);
+		char *p = (char *)(q + 1);
+
+		q->id = row->id;
+		q->tenant = row->tenant;
+		q->name = copy_to(&p, row->name);
+		map_put(&c->queues_by_id, map_hash_i64(q->id), q);
+		map_put(&c->queues_by_name,
+			hash_in_tenant(&q->tenant, q->name), q);
+	} else if (row->changed_at_us < q->changed_at_us) {
+		return q;
+	}
+	set_labels(c, q, row);
+	q->lease_time_s = row->lease_time_s;
+	q->delayed_processing_s = row->delayed_processing_s;
+	q->window_buffer_s = row->window_buffer_s;
+	q->min_pop_wait_ms = row->min_pop_wait_ms;
+	q->dedup_window_s = row->dedup_window_s;
+	q->encrypted = row->encrypted;
+	q->changed_at_us = row->changed_at_us;
+	return q;
+}
+
+struct cat_part *
+catalog_put_part(struct catalog *c, struct cat_queue *q, int64_t id,
+	struct span name)
+{
+	struct cat_part *p = catalog_part_by_id(c, id);
+
+	if (p)
+		return p;
+	p = catalog_part(c, q, name);
+	if (p)
+		catalog_forget_part(c, p->id);
+	p = entry_new(c, sizeof(*p) + name.n);
+	char *at = (char *)(p + 1);
+
+	p->id = id;
+	p->queue = q;
+	p->name = copy_to(&at, name);
+	map_put(&c->parts_by_id, map_hash_i64(id), p);
+	map_put(&c->parts_by_name, hash_in_queue(q->id, name), p);
+	return p;
+}
+
+struct cat_group *
+catalog_put_group(struct catalog *c, struct cat_queue *q, int64_t id,
+	struct span name, bool conflated)
+{
+	struct cat_group *g = catalog_group_by_id(c, id);
+
+	if (g)
+		return g;
+	g = catalog_group(c, q, name);
+	if (g)
+		catalog_forget_group(c, g->id);
+	g = entry_new(c, sizeof(*g) + name.n);
+	char *at = (char *)(g + 1);
+
+	g->id = id;
+	g->queue = q;
+	g->name = copy_to(&at, name);
+	g->conflated = conflated;
+	map_put(&c->groups_by_id, map_hash_i64(id), g);
+	map_put(&c->groups_by_name, hash_in_queue(q->id, name), g);
+	return g;
+}
+
+void
+catalog_forget_part(struct catalog *c, int64_t id)
+{
+	struct cat_part *p = map_take(&c->parts_by_id, map_hash_i64(id),
+		part_has_id, &id);
+
+	if (!p)
+		return;
+	struct name_key k = { .queue_id = p->queue->id, .name = p->name };
+
+	map_take(&c->parts_by_name, hash_in_queue(p->queue->id, p->name),
+		part_has_name, &k);
+	p->gone = true;
+	c->bytes -= sizeof(*p) + p->name.n;
+	entry_bury(c, p);
+}
+
+void
+catalog_forget_group(struct catalog *c, int64_t id)
+{
+	struct cat_group *g = map_take(&c->groups_by_id, map_hash_i64(id),
+		group_has_id, &id);
+
+	if (!g)
+		return;
+	struct name_key k = { .queue_id = g->queue->id, .name = g->name };
+
+	map_take(&c->groups_by_name, hash_in_queue(g->queue->id, g->name),
+		group_has_name, &k);
+	g->gone = true;
+	c->bytes -= sizeof(*g) + g->name.n;
+	entry_bury(c, g);
+}
+
+/* Ids of what belongs to a queue; freed by the caller. */
+static int64_t *
+members_of(const struct map *m, const struct cat_queue *q, bool parts,
+	size_t *n)
+{
+	int64_t *ids = malloc((m->count + 1) * sizeof(*ids));
+	size_t at = 0;
+	void *item;
+
+	if (!ids)
+		abort();
+	*n = 0;
+	while ((item = map_next(m, &at))) {
+		const struct cat_part *p = item;
+		const struct cat_group *g = item;
+
+		if (parts ? p->queue == q : g->queue == q)
+			ids[(*n)++] = parts ? p->id : g->id;
+	}
+	return ids;
+}
+
+void
+catalog_forget_queue(struct catalog *c, int64_t id)
+{
+	struct cat_queue *q = map_take(&c->queues_by_id, map_hash_i64(id),
+		queue_has_id, &id);
+
+	if (!q)
+		return;
+	struct name_key k = { .tenant = &q->tenant, .name = q->name };
+	size_t n;
+
+	map_take(&c->queues_by_name, hash_in_tenant(&q->tenant, q->name),
+		queue_has_name, &k);
+	q->gone = true;
+	int64_t *ids = members_of(&c->parts_by_id, q, true, &n);
+
+	for (size_t i = 0; i < n; i++)
+		catalog_forget_part(c, ids[i]);
+	free(ids);
+	ids = members_of(&c->groups_by_id, q, false, &n);
+	for (size_t i = 0; i < n; i++)
+		catalog_forget_group(c, ids[i]);
+	free(ids);
+	if (q->labels)
+		entry_bury(c, q->labels);
+	c->bytes -= sizeof(*q) + q->name.n;
+	entry_bury(c, q);
+}

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * queend: the HTTP core of a cell.  Boot order and shutdown order only; what
+ * the parts do is in their own files.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "ack.h"
+#include "catalog.h"
+#include "change.h"
+#include "clk.h"
+#include "count.h"
+#include "ctx.h"
+#include "err.h"
+#include "exit.h"
+#include "flags.h"
+#include "flush.h"
+#include "hint.h"
+#include "hsrv.h"
+#include "instance.h"
+#include "log.h"
+#include "loop.h"
+#include "maint.h"
+#include "notify.h"
+#include "pgconn.h"
+#include "pgpool.h"
+#include "pop.h"
+#include "replay.h"
+#include "route.h"
+#include "schema.h"
+#include "settings.h"
+#include "stats.h"
+#include "txn.h"
+
+#ifndef QUEEN_VERSION
+#error "QUEEN_VERSION comes from the Makefile"
+#endif
+
+enum {
+	BOOT_CONNECT_MS = 10000,
+	BOOT_SCHEMA_RETRY_MS = 180000,
+	BOOT_SCHEMA_WAIT_MS = 60000,
+	BOOT_SCHEMA_POLL_US = 250000,
+	LANES_MIN = 4,
+};
+
+struct boot {
+	struct ctx x;
+	struct settings conf;
+	struct hsrv *metrics;	/* listener of QUEEN_METRICS_BIND */
+	struct loop_timer watchdog;
+	char *conninfo, *instance;
+	bool listening;
+	int code;
+};
+
+static int
+fatal(int code, const char *text)
+{
+	char line[320];
+
+	snprintf(line, sizeof(line), "FATAL: %s", text);
+	log_line(LOG_ERROR, "boot", line, NULL);
+	return code;
+}
+
+static int
+code_of(const struct err *e)
+{
+	switch (e->kind) {
+	case ERR_CONFIG:
+		return EXIT_CONFIG;
+	case ERR_DB_RETRY:
+	case ERR_IO:
+	case ERR_AUTH:
+		return EXIT_DEPENDENCY;
+	default:
+		return EXIT_INTERNAL;
+	}
+}
+
+static void
+usage(FILE *out)
+{
+	fprintf(out,
+		"usage: queend [--help | --version | --check-config]\n"
+		"\n"
+		"The HTTP core of a message-broker cell. It is configured by\n"
+		"the environment alone; see queend(8).\n"
+		"\n"
+		"  --check-config  print the effective settings and exit\n"
+		"  --version       print the version and exit\n"
+		"  --help          print this and exit\n"
+		"\n"
+		"environment:\n");
+	conf_help(conf_items, conf_items_n, out);
+}
+
+/* What a later release will do must not be believed to work now. */
+static int
+check_settings(const struct settings *s, struct err *e)
+{
+	if (s->jwt_enabled)
+		return err_set(e, ERR_CONFIG,
+			"JWT_ENABLED: tokens are not in this release");
+	if (s->tenancy_header)
+		return err_set(e, ERR_CONFIG,
+			"QUEEN_TENANCY_HEADER: tenancy is not in this release");
+	if (s->encryption_key && *s->encryption_key)
+		return err_set(e, ERR_CONFIG,
+			"QUEEN_ENCRYPTION_KEY: payload encryption is not in "
+			"this release");
+	if (strspn(s->bind_addr, "0123456789.:") != strlen(s->bind_addr) &&
+		strchr(s->bind_addr, ':'))
+		return err_set(e, ERR_CONFIG,
+			"QUEEN_BIND_ADDR=\"%s\" must be a host or an IP "
+			"without a port", s->bind_addr);
+	const char *colon = strchr(s->bind_addr, ':');
+
+	if (colon && !strchr(colon + 1, ':'))
+		return err_set(e, ERR_CONFIG,
+			"QUEEN_BIND_ADDR=\"%s\" must be a host or an IP "
+			"without a port", s->bind_addr);
+	return 0;
+}
+
+static void
+raise_nofile(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) == 0 &&
+		lim.rlim_cur < lim.rlim_max) {
+		lim.rlim_cur = lim.rlim_max;
+		if (setrlimit(RLIMIT_NOFILE, &lim) != 0)
+			log_line(LOG_WARN, "boot",
+				"cannot raise the limit of open files", NULL);
+	}
+}
+
+static int
+make_conninfo(struct boot *b, struct err *e)
+{
+	const struct settings *s = &b->conf;
+	struct pgconn_conf c = {
+		.conninfo = s->pg_conninfo,
+		.host = s->pg_host,
+		.port = s->pg_port,
+		.user = s->pg_user,
+		.password = s->pg_password,
+		.database = s->pg_database && *s->pg_database ? s->pg_database
+							      : s->pg_db,
+		.use_ssl = s->pg_use_ssl,
+		.reject_unauthorized = s->pg_ssl_reject_unauthorized,
+		.ssl_root_cert = s->pg_ssl_root_cert,
+	};
+
+	b->conninfo = pgconn_info(&c, e);
+	return b->conninfo ? 0 : -1;
+}
+
+/* QUEEN_APPLY_SCHEMA=false: another program applies it, as in other tools. */
+static int
+wait_for_schema(PGconn *pg, struct schema_cell *cell, struct err *e)
+{
+	int64_t until_ms = clk_mono_ms() + BOOT_SCHEMA_WAIT_MS;
+
+	for (;;) {
+		if (schema_read(pg, cell, e) != 0)
+			return -1;
+		if (cell->state == SCHEMA_SAME || cell->state == SCHEMA_NEWER)
+			return 0;
+		if (cell->state == SCHEMA_FOREIGN)
+			return err_set(e, ERR_CONFIG,
+				"the database holds schema major %d, this "
+				"program needs %d", cell->major, SCHEMA_MAJOR);
+		if (clk_mono_ms() >= until_ms)
+			return err_set(e, ERR_DB_RETRY,
+				"the schema is not there and "
+				"QUEEN_APPLY_SCHEMA is false; run `queenctl "
+				"schema apply`");
+		usleep(BOOT_SCHEMA_POLL_US);
+	}
+}
+
+static int
+meet_database(struct boot *b, struct err *e)
+{
+	struct schema_cell cell;
+	int rc;
+	PGconn *pg = pgconn_open_sync(b->conninfo, "queend boot",
+		BOOT_CONNECT_MS, e);
+
+	if (!pg)
+		return -1;
+	if (b->conf.apply_schema)
+		rc = schema_apply(pg, BOOT_SCHEMA_RETRY_MS, &cell, NULL, NULL,
+			e);
+	else
+		rc = wait_for_schema(pg, &cell, e);
+	if (rc == 0)
+		rc = flags_load_sync(&b->x, pg, e);
+	PQfinish(pg);
+	if (rc != 0)
+		return -1;
+	b->x.cell_tag = cell.tag;
+	memcpy(b->x.hash_key, cell.hash_key, sizeof(b->x.hash_key));
+	return 0;
+}
+
+static void
+start_pool(struct boot *b)
+{
+	int n = (int)b->conf.pool_size;
+	struct pgpool_conf c = {
+		.conninfo = b->conninfo,
+		.application_name = "queend",
+		.lanes_n = LANES,
+		.stmt_timeout_ms = b->conf.stmt_timeout_ms,
+	};
+
+	/* 4, 3, 5, 4 of the default 16 */
+	c.conns[LANE_PUSH] = n * 4 / 16 ? n * 4 / 16 : 1;
+	c.conns[LANE_ACK] = n * 3 / 16 ? n * 3 / 16 : 1;
+	c.conns[LANE_POP] = n * 5 / 16 ? n * 5 / 16 : 1;
+	c.conns[LANE_REST] = n - c.conns[LANE_PUSH] - c.conns[LANE_ACK] -
+		c.conns[LANE_POP];
+	b->x.pool = pgpool_new(b->x.loop, &c);
+}
+
+static void
+on_watchdog(void *arg)
+{
+	struct boot *b = arg;
+
+	notify_alive();
+	loop_timer_start(&b->watchdog, notify_watchdog_ms());
+}
+
+static int
+listen_metrics(struct boot *b, struct err *e)
+{
+	char host[256];
+	const char *colon = strrchr(b->conf.metrics_bind, ':');
+	int64_t port;
+
+	if (!colon || (size_t)(colon - b->conf.metrics_bind) >= sizeof(host) ||
+		!span_i64(span_of(colon + 1), &port) || port < 0 ||
+		port > 65535)
+		return err_set(e, ERR_CONFIG,
+			"QUEEN_METRICS_BIND=\"%s\" is not host:port",
+			b->conf.metrics_bind);
+	snprintf(host, sizeof(host), "%.*s",
+		(int)(colon - b->conf.metrics_bind), b->conf.metrics_bind);
+	struct hsrv_conf c = {
+		.routes = route_metrics_table,
+		.routes_n = route_metrics_table_n,
+		.unmatched = route_unmatched,
+		.ctx = &b->x,
+		.max_body_bytes = 1024,
+		.memory_bytes = 1 << 20,
+	};
+
+	b->metrics = hsrv_new(b->x.loop, &c);
+	return hsrv_listen(b->metrics, host, (int)port, e);
+}
+
+static int
+start_listening(struct boot *b, struct err *e)
+{
+	struct hsrv_conf c = {
+		.routes = route_table,
+		.routes_n = route_table_n,
+		.unmatched = route_unmatched,
+		.ctx = &b->x,
+		.max_body_bytes = b->conf.max_body_bytes,
+		.memory_bytes = b->conf.http_memory_mb << 20,
+	};
+
+	b->x.hsrv = hsrv_new(b->x.loop, &c);
+	if (hsrv_listen(b->x.hsrv, b->conf.bind_addr, (int)b->conf.port, e) != 0)
+		return -1;
+	if (b->conf.metrics_bind && *b->conf.metrics_bind &&
+		listen_metrics(b, e) != 0)
+		return -1;
+	return 0;
+}
+
+/* The catalogue is loaded: from here on requests can be answered. */
+static void
+on_catalog(void *arg, const struct err *e)
+{
+	struct boot *b = arg;
+	struct err why = ERR_ZERO;
+
+	if (e || b->listening)
+		return; /* the change scan tries again */
+	b->listening = true;
+	if (start_listening(b, &why) != 0) {
+		b->code = fatal(why.kind == ERR_CONFIG ? EXIT_CONFIG
+						       : EXIT_INTERNAL,
+			why.text);
+		loop_stop(b->x.loop);
+		return;
+	}
+	log_line(LOG_INFO, "boot", "serving",
+		"addr=%s port=%d instance=%s version=%s", b->conf.bind_addr,
+		hsrv_port(b->x.hsrv), b->instance, QUEEN_VERSION);
+	notify_ready();
+	if (notify_watchdog_ms() > 0)
+		on_watchdog(b);
+}
+
+static void
+on_drained(void *arg)
+{
+	struct boot *b = arg;
+
+	loop_stop(b->x.loop);
+}
+
+static void
+on_term(void *arg)
+{
+	struct boot *b = arg;
+
+	if (b->x.stopping)
+		_exit(EXIT_INTERNAL); /* the second one means now */
+	b->x.stopping = true;
+	log_line(LOG_INFO, "shutdown", "signal received, draining", NULL);
+	notify_stopping();
+	if (!b->x.hsrv) {
+		loop_stop(b->x.loop);
+		return;
+	}
+	pops_drain(b->x.pops);
+	hsrv_drain(b->x.hsrv, b->conf.shutdown_grace_ms, on_drained, b);
+}
+
+static void
+on_hup(void *arg)
+{
+	(void)arg; /* there is nothing to reload */
+}
+
+static void
+start_parts(struct boot *b)
+{
+	struct ctx *x = &b->x;
+
+	start_pool(b);
+	x->catalog = catalog_new(x);
+	x->counts = counts_new(x);
+	x->stats = stats_new(x);
+	x->flush = flush_new(x);
+	x->acks = acks_new(x);
+	x->txns = txns_new(x);
+	x->pops = pops_new(x);
+	x->changes = changes_new(x);
+	x->maint = maint_new(x);
+	loop_timer_init(&b->watchdog, x->loop, on_watchdog, b);
+	catalog_start(x->catalog, on_catalog, b);
+}
+
+static void
+stop_parts(struct boot *b)
+{
+	struct ctx *x = &b->x;
+
+	loop_timer_fini(&b->watchdog);
+	hsrv_free(b->metrics);
+	hsrv_free(x->hsrv);
+	maint_free(x->maint);
+	changes_free(x->changes);
+	pops_free(x->pops);
+	txns_free(x->txns);
+	acks_free(x->acks);
+	flush_free(x->flush);
+	stats_free(x->stats);
+	counts_free(x->counts);
+	pgpool_free(x->pool);
+	catalog_free(x->catalog);
+}
+
+static int
+serve(struct boot *b)
+{
+	struct err e = ERR_ZERO;
+
+	if (make_conninfo(b, &e) != 0 || meet_database(b, &e) != 0)
+		return fatal(code_of(&e), e.text);
+	b->instance = instance_take(b->conf.server_id, b->conf.run_dir,
+		b->x.cell_tag, &e);
+	if (!b->instance)
+		return fatal(EXIT_CONFIG, e.text);
+	b->x.instance = b->instance;
+	b->x.conninfo = b->conninfo;
+	b->x.conf = &b->conf;
+	b->x.started_ms = clk_mono_ms();
+	b->x.loop = loop_new();
+	loop_on_signal(b->x.loop, SIGTERM, on_term, b);
+	loop_on_signal(b->x.loop, SIGINT, on_term, b);
+	loop_on_signal(b->x.loop, SIGHUP, on_hup, b);
+	start_parts(b);
+	loop_run(b->x.loop);
+	stop_parts(b);
+	loop_free(b->x.loop);
+	if (b->code == EXIT_CLEAN)
+		log_line(LOG_INFO, "shutdown", "stopped", NULL);
+	return b->code;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct boot b = { .code = EXIT_CLEAN };
+	struct err e = ERR_ZERO;
+	bool check = false;
+
+	if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+		usage(stdout);
+		return EXIT_CLEAN;
+	}
+	if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+		printf("queend %s\n", QUEEN_VERSION);
+		return EXIT_CLEAN;
+	}
+	if (argc == 2 && strcmp(argv[1], "--check-config") == 0) {
+		check = true;
+	} else if (argc != 1) {
+		fprintf(stderr, "queend: unknown argument; see --help\n");
+		return EXIT_CONFIG;
+	}
+	log_init(NULL, false);
+	if (conf_load(conf_items, conf_items_n, &b.conf, &e) != 0 ||
+		check_settings(&b.conf, &e) != 0)
+		return fatal(EXIT_CONFIG, e.text);
+	if (check) {
+		conf_print(conf_items, conf_items_n, &b.conf, stdout);
+		conf_fini(conf_items, conf_items_n, &b.conf);
+		return EXIT_CLEAN;
+	}
+	log_init(b.conf.rust_log && *b.conf.rust_log ? b.conf.rust_log
+						     : b.conf.log_level,
+		b.conf.log_json);
+	conf_log(conf_items, conf_items_n, &b.conf);
+	conf_warn_ignored(conf_items, conf_items_n);
+	if (b.conf.file_buffer_dir && *b.conf.file_buffer_dir)
+		log_line(LOG_WARN, "boot",
+			"FILE_BUFFER_DIR is ignored: this release has no spool",
+			NULL);
+	raise_nofile();
+	b.code = serve(&b);
+	free(b.conninfo);
+	free(b.instance);
+	conf_fini(conf_items, conf_items_n, &b.conf);
+	return b.code;
+}
