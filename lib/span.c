@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Order, hash and numbers of byte slices. */
+#include "span.h"
+
+int
+span_cmp(struct span a, struct span b)
+{
+	size_t n = a.n < b.n ? a.n : b.n;
+	int c = n ? memcmp(a.p, b.p, n) : 0;
+
+	if (c != 0)
+		return c < 0 ? -1 : 1;
+	return a.n < b.n ? -1 : a.n > b.n;
+}
+
+/* Folds the 128-bit product: every input bit reaches every output bit. */
+static uint64_t
+mix(uint64_t a, uint64_t b)
+{
+	__extension__ unsigned __int128 m = (unsigned __int128)a * b;
+
+	return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
+
+static uint64_t
+load64(const char *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+uint64_t
+span_hash(struct span s)
+{
+	const uint64_t k0 = 0x9e3779b97f4a7c15u, k1 = 0xd6e8feb86659fd93u;
+	uint64_t h = mix(s.n ^ k0, k1), tail = 0;
+	const char *p = s.p;
+	size_t n = s.n;
+
+	for (; n >= 16; p += 16, n -= 16)
+		h = mix(load64(p) ^ h ^ k0, load64(p + 8) ^ k1);
+	if (n >= 8) {
+		h = mix(load64(p) ^ h ^ k1, k0);
+		p += 8;
+		n -= 8;
+	}
+	if (n > 0)
+		memcpy(&tail, p, n);
+	return mix(tail ^ h, k1);
+}
+
+bool
+span_i64(struct span s, int64_t *out)
+{
+	bool minus = s.n > 0 && s.p[0] == '-';
+	size_t i = minus ? 1 : 0;
+	uint64_t v = 0, limit = (uint64_t)INT64_MAX + (minus ? 1 : 0);
+
+	if (i == s.n)
+		return false;
+	for (; i < s.n; i++) {
+		unsigned d = (unsigned)(unsigned char)s.p[i] - '0';
+
+		if (d > 9 || v > (limit - d) / 10)
+			return false;
+		v = v * 10 + d;
+	}
+	*out = minus ? (int64_t)(0 - v) : (int64_t)v;
+	return true;
+}
