@@ -15,6 +15,7 @@ struct qid;
 struct jwrite {
 	struct buf *b;
 	uint64_t filled;	/* bit per level: a member was written */
+	uint64_t objects;	/* bit per level: an object, not an array */
 	int depth;
 	bool keyed;		/* a key waits for its value */
 };
