@@ -52,6 +52,9 @@ struct hsrv_conf {
 	int64_t memory_bytes;	/* body bytes in flight, all connections */
 	/* 0 = the figures above; tests shorten them */
 	int64_t head_timeout_ms, body_timeout_ms, idle_timeout_ms;
+	int64_t write_timeout_ms;	/* 30 s without progress */
+	int64_t linger_ms;		/* 2 s */
+	int64_t memory_wait_ms;		/* 5 s, then 503 */
 };
 
 struct hsrv *hsrv_new(struct loop *l, const struct hsrv_conf *c);
