@@ -75,7 +75,7 @@ create table if not exists queen.partition_heads (
 	last_at timestamptz,			-- newest created_at; kept when the log empties
 	last_write_at timestamptz not null,	-- newest created_at, quantised to 1 s
 	oldest_live_at timestamptz,		-- created_at at log_start; null = nothing live
-	oldest_id_at timestamptz,		-- created_at at ids_start
+	oldest_id_at timestamptz,		-- created_at at ids_start; set by retention once id rows outlive segments
 	retry_at timestamptz,			-- retention rule 2 backs off until then
 	retry_ms int not null default 0
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
@@ -108,7 +108,8 @@ create table if not exists queen.segment_ids (
 	end_offset bigint not null,
 	created_at timestamptz not null,
 	ids bytea not null,
-	primary key (partition_id, base_offset)
+	primary key (partition_id, base_offset),
+	check (end_offset >= base_offset and octet_length(ids) = 16 * (end_offset - base_offset + 1))
 ) with (autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_scale_factor = 0.1,
 	autovacuum_vacuum_cost_delay = 0);
 alter table queen.segment_ids alter ids set storage external;
@@ -160,6 +161,20 @@ create table if not exists queen.consumers (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
 	autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 create index if not exists consumers_partition on queen.consumers (partition_id);
+
+-- The partitions of a lease that has several, kept apart from the consumer row of
+-- the first: that one may be acked and popped again while the others are held.
+-- Swept a day after the expiry (lease_sweep_v1).
+create table if not exists queen.lease_sets (
+	lease_at bigint not null,
+	lease_group bigint not null,
+	lease_no bigint not null,
+	parts bigint[] not null,		-- ascending by (part, group)
+	groups bigint[] not null,		-- aligned with parts
+	expires_at timestamptz not null,
+	primary key (lease_at, lease_group, lease_no)
+);
+create index if not exists lease_sets_expires on queen.lease_sets (expires_at);
 
 -- Survives retention, seek and group delete; goes by replay, delete, purge or
 -- with its queue.  Keyed by the group's name so that it outlives the id.
