@@ -140,7 +140,7 @@ $(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o \
 
 # ---- tests ----
 # Every runner leaves "passed failed skipped" in build/*.sum for the end.
-TEST_ENV = QUEEN_BUILD_DIR='$(CURDIR)/$(B)' QUEEN_BIN_DIR='$(CURDIR)/$(B)/bin'
+TEST_ENV = PYTHON='$(PYTHON)' QUEEN_SAN='$(SAN)' QUEEN_BIN_DIR='$(CURDIR)/$(B)/bin'
 run_pytest = $(TEST_ENV) sh tests/run-cell $(B)
 
 check:
