@@ -33,6 +33,7 @@ def pytest_configure(config):
     for line in (
             "allpg: run on the distribution's PostgreSQL, on 17 and on 18",
             "durable: a server with fsync on",
+            "soak: long; runs only with QUEEN_SOAK=1",
             "cellenv(**env): environment of the cell fixture's queend"):
         config.addinivalue_line("markers", line)
 
@@ -41,6 +42,14 @@ def pytest_configure(config):
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, on_term)
+
+
+def pytest_collection_modifyitems(config, items):
+    if not os.environ.get("QUEEN_SOAK"):
+        soak = [i for i in items if i.get_closest_marker("soak")]
+        if soak:
+            config.hook.pytest_deselected(items=soak)
+            items[:] = [i for i in items if i not in soak]
 
 
 def pytest_generate_tests(metafunc):

@@ -29,9 +29,10 @@ import psycopg2
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
-SAN = os.environ.get("QUEEN_SAN", "") not in ("", "0")
-BUILD = os.path.join(ROOT, "build", "san") if SAN \
-    else os.path.join(ROOT, "build")
+BUILD = os.environ.get("QUEEN_BUILD_DIR") or os.path.join(
+    ROOT, "build", *(["san"] if os.environ.get("QUEEN_SAN", "0") != "0"
+                     else []))
+SAN = os.path.basename(BUILD.rstrip("/")) == "san"
 TENANT = "00000000-0000-0000-0000-000000000001"
 NIL_TENANT = "00000000-0000-0000-0000-000000000000"
 OTHER_TENANT = "00000000-0000-0000-0000-0000000000aa"
@@ -158,13 +159,14 @@ class Server:
     def __init__(self, version="dist", **settings):
         self.version = version
         self.user = pg_user()
+        found = pg_bin(version)
         self.dir = tempfile.mkdtemp(prefix="queen-pg-", dir="/tmp")
         self.data = os.path.join(self.dir, "data")
         self.log = os.path.join(self.dir, "server.log")
         if self.user:
             os.chown(self.dir, self.user.pw_uid, self.user.pw_gid)
         os.chmod(self.dir, 0o755)
-        self.bin = self._reachable(pg_bin(version))
+        self.bin = self._reachable(found)
         self.port = Port()
         self.running = False
         self.starts = 0

@@ -1,0 +1,174 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Which partitions of a queue changed, and up to when time is settled.
+--
+-- partitions_changed_v1, safe_time_v1.
+--
+-- Writes nothing.  A reader that pairs the two calls safe_time_v1 first, in a
+-- statement of its own at READ COMMITTED: what it reads afterwards, in a later
+-- snapshot, then holds every record stamped before that time.
+
+-- Pages of partitions, one queue per entry; arrays aligned.  p_since null: all,
+-- by name after p_cursor_name; else those written since, by (last_write_at,
+-- name) after the cursor pair.  Rows by entry in page order; verdict 0 row, 1
+-- unknown queue, 2 empty page.  A partition never written shows its birth.
+-- p_limit is clamped to 1..1000.
+create or replace function queen.partitions_changed_v1(p_tenant uuid,
+	p_queue text[], p_since timestamptz[], p_cursor_at timestamptz[],
+	p_cursor_name text[], p_limit int[])
+returns table (ord int, verdict int, name text, last_offset bigint,
+	log_start bigint, last_write_at timestamptz)
+language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+	e record; l_queue bigint; l_n int;
+begin
+	for e in
+		select i.* from unnest(p_queue, p_since, p_cursor_at, p_cursor_name,
+			p_limit) with ordinality i(queue, since, at, name, n, ord)
+		order by i.ord
+	loop
+		l_n := greatest(least(coalesce(e.n, 1000), 1000), 1);
+		select q.id into l_queue from queen.queues q
+		where q.tenant = p_tenant and q.name = e.queue collate "C"
+			and q.deleted_at is null;
+		if not found then
+			return query select e.ord::int, 1, null::text, null::bigint,
+				null::bigint, null::timestamptz;
+			continue;
+		end if;
+		if e.since is null then
+			return query select e.ord::int, 0, x.*
+			from queen.changed_by_name(l_queue, e.name, l_n) x;
+		else
+			return query select e.ord::int, 0, x.*
+			from queen.changed_by_time(l_queue, e.since, e.at, e.name,
+				l_n) x;
+		end if;
+		if not found then
+			return query select e.ord::int, 2, null::text, null::bigint,
+				null::bigint, null::timestamptz;
+		end if;
+	end loop;
+end $$;
+
+-- Inside: a page of a queue's partitions by name.
+create or replace function queen.changed_by_name(p_queue bigint,
+	p_after text, p_limit int)
+returns table (name text, last_offset bigint, log_start bigint,
+	last_write_at timestamptz)
+language plpgsql volatile as $$
+#variable_conflict use_column
+begin
+	return query
+	select p.name, coalesce(s.end_offset, h.log_start - 1), h.log_start,
+		case when isfinite(h.last_write_at) then h.last_write_at
+			else p.created_at end
+	from (select p.id, p.queue_id, p.name, p.created_at
+		from queen.partitions p
+		where (p.queue_id, p.name) > (p_queue, coalesce(p_after, ''))
+			and p.queue_id <= p_queue
+		order by p.queue_id, p.name limit p_limit) p
+	cross join lateral (select h.* from queen.partition_heads h
+		where h.id = p.id limit 1) h
+	left join lateral (select s.end_offset from queen.segments s
+		where s.partition_id = p.id
+		order by s.base_offset desc limit 1) s on true
+	order by p.name;
+end $$;
+
+-- Inside: a page of a queue's partitions written since, by (time, name).  Small
+-- queues are read whole; for others the index on time is walked over all
+-- that the cell wrote since then, there is none per queue (a push would pay).
+create or replace function queen.changed_by_time(p_queue bigint,
+	p_since timestamptz, p_after_at timestamptz, p_after text, p_limit int)
+returns table (name text, last_offset bigint, log_start bigint,
+	last_write_at timestamptz)
+language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+	l_from timestamptz := greatest(p_since, p_after_at);
+	l_part bigint[];
+begin
+	-- range by row, so that only the index on (queue_id, id) serves it
+	select array_agg(x.id) into l_part
+	from (select p.id from queen.partitions p
+		where (p.queue_id, p.id) > (p_queue, 0) and p.queue_id <= p_queue
+		order by p.queue_id, p.id limit 1001) x;
+	if cardinality(l_part) > 1000 then
+		l_part := null;
+	end if;
+	return query
+	with page as (
+		select p.name, h.id, h.log_start, h.last_write_at
+		from unnest(l_part) i(id)
+		cross join lateral (select h.* from queen.partition_heads h
+			where h.id = i.id limit 1) h
+		cross join lateral (select p.name from queen.partitions p
+			where p.id = i.id limit 1) p
+		where h.last_write_at >= l_from and (p_after_at is null
+			or (h.last_write_at, p.name) > (p_after_at, p_after collate "C"))
+		order by h.last_write_at, p.name limit p_limit
+	), walk as (
+		select p.name, h.id, h.log_start, h.last_write_at
+		from queen.partition_heads h
+		cross join lateral (select p.name from queen.partitions p
+			where p.id = h.id limit 1) p
+		where l_part is null and h.queue_id = p_queue
+			and h.last_write_at >= l_from and (p_after_at is null
+			or (h.last_write_at, p.name) > (p_after_at, p_after collate "C"))
+		order by h.last_write_at, p.name limit p_limit
+	)
+	select x.name, coalesce(s.end_offset, x.log_start - 1), x.log_start,
+		x.last_write_at
+	from (select * from page union all select * from walk) x
+	left join lateral (select s.end_offset from queen.segments s
+		where s.partition_id = x.id
+		order by s.base_offset desc limit 1) s on true
+	order by x.last_write_at, x.name;
+end $$;
+
+-- No record stamped before safe_time can still become visible: the clock less
+-- p_guard_ms, or the start of the oldest transaction of this database that
+-- holds a transaction id (one without has locked no partition yet, so its
+-- stamps are to come).  A session that hides its start (another role, without
+-- pg_read_all_stats): degraded, p_floor_ms behind (whole seconds).  A
+-- prepared transaction on our segments: null and degraded.
+create or replace function queen.safe_time_v1(p_guard_ms int, p_floor_ms int)
+returns table (safe_time timestamptz, degraded boolean)
+language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+	-- before activity is read: who begins to write later stamps later
+	t timestamptz := clock_timestamp();
+	l_min timestamptz; l_masked boolean;
+begin
+	-- activity comes before any table, and not from a copy that an earlier
+	-- statement of this transaction left
+	perform pg_stat_clear_snapshot();
+	select min(a.xact_start),
+		-- an own session without a start began after it was looked at
+		coalesce(bool_or(a.xact_start is null
+			and a.query = '<insufficient privilege>'), false)
+	into l_min, l_masked
+	from pg_stat_get_activity(null) a
+	where a.backend_xid is not null
+		and a.datid = (select d.oid from pg_database d
+			where d.datname = current_database())
+		and a.backend_type is distinct from 'autovacuum worker';
+	if current_setting('max_prepared_transactions')::int > 0 then
+		perform from pg_locks l
+		where l.pid is null and l.locktype = 'relation'
+			and l.relation = 'queen.segments'::regclass
+			and l.database = (select d.oid from pg_database d
+				where d.datname = current_database());
+		if found then
+			return query select null::timestamptz, true;
+			return;
+		end if;
+	end if;
+	return query
+	select least(t - make_interval(secs => p_guard_ms / 1000.0), l_min,
+			case when l_masked then t - make_interval(
+				secs => ceil(p_floor_ms / 1000.0)::float8) end),
+		l_masked;
+end $$;
