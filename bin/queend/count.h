@@ -15,7 +15,7 @@ struct counts;
 struct counts *counts_new(struct ctx *x);
 void counts_free(struct counts *c);
 
-/* One HTTP request; latency of the whole request in us. */
+/* requests: HTTP requests that named the queue. */
 void count_push(struct ctx *x, int64_t queue_id, int requests, int messages);
 /* lag_ms: age of the oldest message delivered; < 0 = nothing delivered. */
 void count_pop(struct ctx *x, int64_t queue_id, int messages, int64_t lag_ms,
@@ -35,5 +35,22 @@ void count_batch(struct ctx *x, enum count_op op, int items, int messages,
 	int64_t rtt_us);
 /* A request was answered; for the rates line. */
 void count_latency(struct ctx *x, enum count_op op, int64_t us);
+
+/* Totals since the process started, for /metrics. */
+struct count_totals {
+	uint64_t requests[COUNT_OPS], messages[COUNT_OPS];
+	uint64_t pops_wildcard, pops_targeted;
+	uint64_t fill_waits, fill_wait_us;
+	uint64_t batches[COUNT_OPS], batch_items[COUNT_OPS];
+	uint64_t batch_messages[COUNT_OPS];
+	uint64_t db_errors, ack_failed, dead_letters, transactions;
+	/* of the last finished rates window */
+	double rtt_p50_ms[COUNT_OPS], rtt_p99_ms[COUNT_OPS];
+	double items_per_batch[COUNT_OPS];
+	int64_t loop_lag_avg_us, loop_lag_max_us;
+};
+void counts_totals(const struct counts *c, struct count_totals *out);
+/* Writes what has gathered now; done may be NULL. */
+void counts_flush(struct counts *c, void (*done)(void *arg), void *arg);
 
 #endif

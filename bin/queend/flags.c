@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Switches of the cell, mirrored in the process. */
+#include "flags.h"
+
+#include <stdlib.h>
+
+#include "announce.h"
+#include "ctx.h"
+#include "log.h"
+#include "pgconn.h"
+#include "pgpool.h"
+
+static const struct pgstmt STMT_READ = { "flags_read",
+	"select key, enabled from queen.flags_read_v1()" };
+static const struct pgstmt STMT_SET = { "flag_set",
+	"select queen.flag_set_v1($1, $2)" };
+
+struct flags_call {
+	struct ctx *x;
+	flags_fn done;
+	void *arg;
+};
+
+static const char *
+flag_key(enum flag flag)
+{
+	return flag == FLAG_PUSH_MAINTENANCE ? "maintenance_mode"
+					     : "pop_maintenance_mode";
+}
+
+static void
+set_mirror(struct ctx *x, enum flag flag, bool enabled)
+{
+	bool *at = flag == FLAG_PUSH_MAINTENANCE ? &x->push_maintenance
+						 : &x->pop_maintenance;
+
+	if (*at == enabled)
+		return;
+	*at = enabled;
+	log_line(LOG_INFO, "system",
+		enabled ? "switched on" : "switched off", "flag=%s",
+		flag_key(flag));
+}
+
+/* Missing rows mean off. */
+static void
+take_rows(struct ctx *x, const PGresult *res, bool (*truth)(const PGresult *, int))
+{
+	bool on[2] = { false, false };
+
+	for (int i = 0; i < PQntuples(res); i++)
+		for (int f = 0; f < 2; f++)
+			if (span_is(pgbin_bytes(res, i, 0),
+				    flag_key((enum flag)f)))
+				on[f] = truth(res, i);
+	set_mirror(x, FLAG_PUSH_MAINTENANCE, on[0]);
+	set_mirror(x, FLAG_POP_MAINTENANCE, on[1]);
+}
+
+static bool
+truth_binary(const PGresult *res, int row)
+{
+	return pgbin_bool(res, row, 1);
+}
+
+static bool
+truth_text(const PGresult *res, int row)
+{
+	return PQgetvalue(res, row, 1)[0] == 't';
+}
+
+int
+flags_load_sync(struct ctx *x, PGconn *pg, struct err *e)
+{
+	PGresult *res = PQexec(pg, STMT_READ.sql);
+	int rc = 0;
+
+	if (PQresultStatus(res) == PGRES_TUPLES_OK)
+		take_rows(x, res, truth_text);
+	else
+		rc = pgconn_err(e, res, pg);
+	PQclear(res);
+	return rc;
+}
+
+static void
+finish(struct flags_call *c, const struct err *e)
+{
+	if (c->done)
+		c->done(c->arg, e);
+	free(c);
+}
+
+static void
+on_read(void *arg, const PGresult *res, const struct err *e)
+{
+	struct flags_call *c = arg;
+
+	if (!e)
+		take_rows(c->x, res, truth_binary);
+	finish(c, e);
+}
+
+static void
+on_set(void *arg, const PGresult *res, const struct err *e)
+{
+	struct flags_call *c = arg;
+
+	(void)res;
+	if (!e)
+		announce_flags(c->x);
+	finish(c, e);
+}
+
+static struct flags_call *
+call_new(struct ctx *x, flags_fn done, void *arg)
+{
+	struct flags_call *c = malloc(sizeof(*c));
+
+	if (!c)
+		abort();
+	*c = (struct flags_call){ .x = x, .done = done, .arg = arg };
+	return c;
+}
+
+void
+flags_refresh(struct ctx *x, flags_fn done, void *arg)
+{
+	struct pgargs a;
+
+	pgargs_init(&a);
+	pgpool_call(x->pool, LANE_REST, &STMT_READ, &a, on_read,
+		call_new(x, done, arg));
+}
+
+void
+flags_set(struct ctx *x, enum flag flag, bool enabled, flags_fn done, void *arg)
+{
+	struct pgargs a;
+
+	set_mirror(x, flag, enabled);
+	pgargs_init(&a);
+	pgargs_text(&a, span_of(flag_key(flag)));
+	pgargs_bool(&a, enabled);
+	pgpool_call(x->pool, LANE_REST, &STMT_SET, &a, on_set,
+		call_new(x, done, arg));
+}
