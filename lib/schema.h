@@ -24,6 +24,9 @@ extern const int schema_files_n;
 
 enum { SCHEMA_MAJOR = 1, SCHEMA_NUMBER = 1 };
 
+/* Session advisory lock of an apply, held from first to last statement. */
+#define SCHEMA_LOCK_KEY INT64_C(7783201)
+
 enum schema_state {
 	SCHEMA_ABSENT,		/* no queen.cell row */
 	SCHEMA_SAME,		/* equal number and hash */
@@ -52,6 +55,22 @@ int schema_read(PGconn *c, struct schema_cell *out, struct err *e)
 int schema_apply(PGconn *c, int64_t retry_ms, struct schema_cell *out,
 	void (*progress)(void *arg, const char *file, int done, int total),
 	void *arg, struct err *e) __attribute__((warn_unused_result));
+
+/* The same for another set of files: tests, and tools that bring their own. */
+struct schema_set {
+	const struct schema_file *files;
+	int n;
+	int major, number;
+};
+int schema_read_set(PGconn *c, const struct schema_set *set,
+	struct schema_cell *out, struct err *e)
+	__attribute__((warn_unused_result));
+int schema_apply_set(PGconn *c, const struct schema_set *set,
+	int64_t retry_ms, struct schema_cell *out,
+	void (*progress)(void *arg, const char *file, int done, int total),
+	void *arg, struct err *e) __attribute__((warn_unused_result));
+void schema_hash_set(const struct schema_set *set, char out[65]);
+
 /* The hash of the embedded files. */
 const char *schema_hash(void);
 /* Splits SQL text into statements: quotes, dollar quotes, comments. */
