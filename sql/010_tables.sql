@@ -146,8 +146,6 @@ create table if not exists queen.consumers (
 	lease_at bigint,			-- first partition of the pop that holds the lease
 	lease_group bigint,			-- and its group
 	lease_no bigint,			-- and its random part
-	lease_peers bigint[],			-- on that first row: the other partitions of the pop
-	lease_peer_groups bigint[],		-- aligned with lease_peers
 	last_lease_at bigint,			-- the lease before, for repeated acks
 	last_lease_no bigint,
 	expires_at timestamptz,
