@@ -107,8 +107,8 @@ hsrv_head_end(struct span in, size_t *scanned, struct hsrv_head *h)
 	if (in.n > skip) {
 		struct span head = { .p = in.p + skip, .n = in.n - skip };
 
-		if (head.n == 1 && head.p[0] == '\r' && skip == 0)
-			return 0; /* half of the forgiven empty line */
+		if (head.n == 1 && head.p[0] == '\r')
+			return 0; /* half of an empty line */
 		if (!method_can_begin(head)) {
 			hsrv_head_refuse(h, 400, "malformed request line");
 			return -1;
@@ -203,7 +203,8 @@ parse_request_line(struct span l, struct hsrv_head *h)
 	m = span_make(l.p, (size_t)(sp1 - l.p));
 	for (size_t i = 0; i < m.n; i++)
 		if (!hsrv_head_is_token((unsigned char)m.p[i]))
-			return hsrv_head_refuse(h, 400, "malformed method");
+			return hsrv_head_refuse(h, 400,
+				"malformed request line");
 	h->method = method_of(m);
 	rest = span_make(sp1 + 1, l.n - m.n - 1);
 	sp2 = memchr(rest.p, ' ', rest.n);

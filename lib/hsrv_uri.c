@@ -147,8 +147,11 @@ hsrv_uri_match(const char *pattern, struct span path, struct arena *a,
 		const char *pe, *se;
 		struct span seg;
 
-		if (*pat == '\0' || p == end)
-			return *pat == '\0' && p == end ? n : -1;
+		if (*pat == '\0' || p == end) {
+			if (*pat != '\0' || p != end)
+				return -1;
+			break;
+		}
 		if (*pat != '/' || *p != '/')
 			return -1;
 		pat++;
@@ -159,8 +162,8 @@ hsrv_uri_match(const char *pattern, struct span path, struct arena *a,
 			seg = span_make(p, (size_t)(end - p));
 			if (seg.n == 0)
 				return -1;
-			params[n++] = hsrv_uri_decode(seg, false, a);
-			return n;
+			params[n++] = seg;
+			break;
 		}
 		pe = strchrnul(pat, '/');
 		se = p == end ? end : memchr(p, '/', (size_t)(end - p));
@@ -177,6 +180,9 @@ hsrv_uri_match(const char *pattern, struct span path, struct arena *a,
 		pat = pe;
 		p = se;
 	}
+	for (int i = 0; i < n; i++)
+		params[i] = hsrv_uri_decode(params[i], false, a);
+	return n;
 }
 
 bool
