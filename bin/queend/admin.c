@@ -195,6 +195,19 @@ admin_query_int(struct hsrv_req *r, const char *key, int32_t dflt, int32_t max,
 }
 
 bool
+admin_query_page(struct hsrv_req *r, int32_t dflt, int32_t *limit,
+	int32_t *offset)
+{
+	if (!admin_query_int(r, "limit", dflt, ADMIN_PAGE_MAX, limit) ||
+	    !admin_query_int(r, "offset", 0, INT32_MAX - ADMIN_PAGE_MAX,
+		    offset))
+		return false;
+	if (*limit == 0)
+		*limit = dflt;
+	return true;
+}
+
+bool
 admin_query_time(struct hsrv_req *r, const char *key, int64_t *at_us)
 {
 	struct span s;

@@ -59,6 +59,9 @@ bool admin_query_bool(struct hsrv_req *r, const char *key, bool dflt,
 /* An integer from 0 up; above max counts as max. */
 bool admin_query_int(struct hsrv_req *r, const char *key, int32_t dflt,
 	int32_t max, int32_t *out);
+/* limit (0 = dflt) and offset of a page. */
+bool admin_query_page(struct hsrv_req *r, int32_t dflt, int32_t *limit,
+	int32_t *offset);
 /* An ISO 8601 time; absent or empty leaves *at_us and returns true. */
 bool admin_query_time(struct hsrv_req *r, const char *key, int64_t *at_us);
 /* A name; absent or empty = empty. */

@@ -113,7 +113,7 @@ group_subscription(struct hsrv_req *r)
 
 /* ---- seek ---- */
 
-enum seek_to { SEEK_NONE, SEEK_END, SEEK_TIMESTAMP, SEEK_OFFSET };
+enum seek_to { TO_NONE, TO_END, TO_TIMESTAMP, TO_OFFSET };
 
 struct seek {
 	enum seek_to to;
@@ -163,7 +163,7 @@ seek_parse(struct hsrv_req *r, bool pinned, struct seek *s)
 	struct jspan j;
 	struct span key;
 
-	*s = (struct seek){ .to = SEEK_END };
+	*s = (struct seek){ .to = TO_END };
 	if (pinned && hsrv_body(r).n == 0)
 		return true;
 	jspan_open(&j, hsrv_body(r));
@@ -181,7 +181,7 @@ seek_parse(struct hsrv_req *r, bool pinned, struct seek *s)
 	if (b.end)
 		return true;
 	if (b.timestamp.n) {
-		s->to = SEEK_TIMESTAMP;
+		s->to = TO_TIMESTAMP;
 		if (clk_parse_iso(b.timestamp, &s->at_us))
 			return true;
 		hsrv_reply_error(r, 400,
@@ -190,7 +190,7 @@ seek_parse(struct hsrv_req *r, bool pinned, struct seek *s)
 		return false;
 	}
 	if (pinned && b.has_offset) {
-		s->to = SEEK_OFFSET;
+		s->to = TO_OFFSET;
 		s->offset = b.offset;
 		return true;
 	}
@@ -206,11 +206,11 @@ seek_args(struct hsrv_req *r, const struct seek *s, bool pinned,
 	for (int i = 0; i < (pinned ? 3 : 2); i++)
 		pgargs_text(a, hsrv_param(r, i));
 	pgargs_text(a, span_of(seek_words[s->to]));
-	if (s->to == SEEK_TIMESTAMP)
+	if (s->to == TO_TIMESTAMP)
 		pgargs_time(a, s->at_us);
 	else
 		pgargs_null(a);
-	if (pinned && s->to == SEEK_OFFSET)
+	if (pinned && s->to == TO_OFFSET)
 		pgargs_i64(a, s->offset);
 	else if (pinned)
 		pgargs_null(a);
@@ -219,13 +219,13 @@ seek_args(struct hsrv_req *r, const struct seek *s, bool pinned,
 static void
 write_target(struct jwrite *w, const struct seek *s)
 {
-	jwrite_kv_bool(w, "seekToEnd", s->to == SEEK_END);
+	jwrite_kv_bool(w, "seekToEnd", s->to == TO_END);
 	jwrite_key(w, "targetTimestamp");
-	if (s->to == SEEK_TIMESTAMP)
+	if (s->to == TO_TIMESTAMP)
 		jwrite_iso_ms(w, s->at_us);
 	else
 		jwrite_null(w);
-	if (s->to == SEEK_OFFSET)
+	if (s->to == TO_OFFSET)
 		jwrite_kv_i64(w, "targetOffset", s->offset);
 }
 

@@ -215,21 +215,13 @@ trace_get(struct hsrv_req *r)
 	admin_pass(r, &STMT_LIST, &a, "traces");
 }
 
-static bool
-page(struct hsrv_req *r, int32_t dflt, int32_t *limit, int32_t *offset)
-{
-	return admin_query_int(r, "limit", dflt, ADMIN_PAGE_MAX, limit) &&
-		admin_query_int(r, "offset", 0, INT32_MAX - ADMIN_PAGE_MAX,
-			offset);
-}
-
 void
 trace_names(struct hsrv_req *r)
 {
 	int32_t limit, offset;
 	struct pgargs a;
 
-	if (!page(r, 50, &limit, &offset))
+	if (!admin_query_page(r, 50, &limit, &offset))
 		return;
 	admin_args(r, &a);
 	pgargs_i32(&a, limit);
@@ -244,7 +236,7 @@ trace_by_name(struct hsrv_req *r)
 	struct pgargs a;
 
 	if (!admin_name(r, "traceName", hsrv_param(r, 0)) ||
-	    !page(r, 100, &limit, &offset))
+	    !admin_query_page(r, 100, &limit, &offset))
 		return;
 	admin_args(r, &a);
 	pgargs_text(&a, hsrv_param(r, 0));
