@@ -289,6 +289,12 @@ create table if not exists queen.instance_minutes (
 	primary key (minute, instance)
 );
 
+-- Counters of the cell since it was made; unlike the minutes never purged.
+create table if not exists queen.totals (
+	name text primary key,
+	value bigint not null default 0
+);
+
 create table if not exists queen.retention_log (
 	at timestamptz not null,
 	queue_id bigint not null,

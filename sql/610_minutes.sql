@@ -1,11 +1,22 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Per-minute counters, written by every instance once a minute.
 --
---   minutes_add_v1(...)    adds to queen.queue_minutes
---   instance_add_v1(...)   adds to queen.instance_minutes
+--   minutes_add_v1(...)    adds to queen.queue_minutes and queen.totals
+--   instance_add_v1(...)   adds to queen.instance_minutes and queen.totals
+--   totals_add(...)        internal: adds to queen.totals
 --
--- Both cell-wide (a queue id implies its tenant).  Locks the counter rows in
--- (minute, queue_id) order, so instances never deadlock.
+-- Cell-wide (a queue id implies its tenant).  Locks the counter rows in
+-- (minute, queue_id) order, then totals by name, so instances never deadlock.
+
+-- Adds to the counters of the cell; names ascending.  Returns nothing.
+create or replace function queen.totals_add(p_name text[], p_value bigint[])
+returns void
+language sql volatile as $$
+	insert into queen.totals as t (name, value)
+	select i.name, i.value from unnest(p_name, p_value) i(name, value)
+	order by i.name collate "C"
+	on conflict (name) do update set value = t.value + excluded.value;
+$$;
 
 -- Adds counters of one instance to the current minute; arrays aligned, one
 -- entry per queue with activity.  Returns nothing.
@@ -53,6 +64,19 @@ language sql volatile as $$
 		lag_max_ms = greatest(m.lag_max_ms, excluded.lag_max_ms),
 		parked_sum = m.parked_sum + excluded.parked_sum,
 		parked_n = m.parked_n + excluded.parked_n;
+	select queen.totals_add(
+		array['ack_failed', 'ack_messages', 'ack_requests',
+			'ack_success', 'dlq', 'pop_messages', 'pop_requests',
+			'push_messages', 'push_requests', 'transactions'],
+		array[sum(i.failed), sum(i.success + i.failed), sum(i.acks),
+			sum(i.success), sum(i.dead), sum(i.popped),
+			sum(i.pops), sum(i.pushed), sum(i.pushes),
+			sum(i.txns)]::bigint[])
+	from unnest(p_ack_failed, p_ack_success, p_ack_requests, p_dead,
+		p_pop_messages, p_pop_requests, p_push_messages,
+		p_push_requests, p_transactions)
+		i(failed, success, acks, dead, popped, pops, pushed, pushes,
+			txns);
 $$;
 
 -- Adds one instance's gauges to the current minute.  Returns nothing.
@@ -86,4 +110,5 @@ language sql volatile as $$
 		pool_busy_max = greatest(m.pool_busy_max,
 			excluded.pool_busy_max),
 		uptime_s = excluded.uptime_s;
+	select queen.totals_add(array['db_errors'], array[p_db_errors]);
 $$;
