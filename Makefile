@@ -127,7 +127,9 @@ $(B)/tests/fuzz/$(1)/%: $(B)/obj/tests/fuzz/$(1)/%.o $(call tool_obj,$(1)) \
 endef
 $(foreach t,$(TOOLS),$(eval $(call tool_rules,$t)))
 
-$(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(LIB)
+# What is no test in that folder helps the tests: linked with each.
+UNIT_HELP := $(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c))
+$(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(call obj,$(UNIT_HELP)) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(link) $^ -lcmocka $(LIBS)
 # libFuzzer brings its own main; elsewhere ours runs the corpus once.

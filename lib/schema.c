@@ -496,9 +496,11 @@ schema_apply_set(PGconn *c, const struct schema_set *set, int64_t retry_ms,
 	char unlock[64];
 	int rc = -1;
 
-	*out = (struct schema_cell){ .state = SCHEMA_ABSENT };
-	if (check_database(c, e) < 0)
+	/* what is up to date needs no lock */
+	if (schema_read_set(c, set, out, e) < 0)
 		return -1;
+	if (out->state == SCHEMA_SAME || out->state == SCHEMA_NEWER)
+		return 0;
 	if (lock(&a, e) == 0) {
 		rc = apply_locked(&a, set, out, progress, arg, e);
 		snprintf(unlock, sizeof unlock,

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pgserver.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <glob.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NOBODY = 65534, TRIES = 600 };
+
+static void
+die(const char *what)
+{
+	fprintf(stderr, "pgserver: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static void
+find_bin(struct pgserver *s)
+{
+	const char *env = getenv("QUEEN_TEST_PGBIN");
+	glob_t g;
+
+	if (env != NULL && env[0] != '\0') {
+		snprintf(s->bin, sizeof s->bin, "%s", env);
+		return;
+	}
+	if (glob("/usr/lib/postgresql/*/bin", 0, NULL, &g) != 0)
+		die("no /usr/lib/postgresql/*/bin");
+	snprintf(s->bin, sizeof s->bin, "%s", g.gl_pathv[g.gl_pathc - 1]);
+	globfree(&g);
+}
+
+static int
+free_port(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t n = sizeof a;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, n) != 0 ||
+		getsockname(fd, (struct sockaddr *)&a, &n) != 0)
+		die("free port");
+	close(fd);
+	return ntohs(a.sin_port);
+}
+
+static void
+nap(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 20 * 1000000 }, NULL);
+}
+
+/* PostgreSQL refuses to run as root. */
+static pid_t
+spawn(const struct pgserver *s, const char *const *argv)
+{
+	char path[320], log[96];
+	pid_t pid = fork();
+	int fd;
+
+	if (pid < 0)
+		die("fork");
+	if (pid > 0)
+		return pid;
+	snprintf(path, sizeof path, "%s/%s", s->bin, argv[0]);
+	snprintf(log, sizeof log, "%s/log", s->dir);
+	if (geteuid() == 0 &&
+		(setresgid(s->gid, s->gid, s->gid) != 0 ||
+			setresuid(s->uid, s->uid, s->uid) != 0))
+		_exit(126);
+	/* after setresuid, which clears it */
+	prctl(PR_SET_PDEATHSIG, SIGQUIT);
+	fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0644);
+	if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0 || chdir(s->dir) != 0)
+		_exit(126);
+	setenv("LC_ALL", "C", 1);
+	execv(path, (char *const *)(uintptr_t)argv);
+	_exit(127);
+}
+
+static void
+print_log(const struct pgserver *s)
+{
+	char path[96], line[512];
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/log", s->dir);
+	f = fopen(path, "r");
+	while (f != NULL && fgets(line, sizeof line, f) != NULL)
+		fprintf(stderr, "%s", line);
+	if (f != NULL)
+		fclose(f);
+}
+
+static void
+put_file(const struct pgserver *s, const char *name, const char *mode,
+	const char *text)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/data/%s", s->dir, name);
+	f = fopen(path, mode);
+	if (f == NULL || fputs(text, f) < 0 || fclose(f) != 0)
+		die(path);
+}
+
+void
+pgserver_init(struct pgserver *s)
+{
+	char data[80];
+	const char *const argv[] = { "initdb", "--no-sync", "-D", data, "-U",
+		"postgres", "-A", "trust", "-E", "UTF8", "--locale=C", NULL };
+	int status;
+
+	memset(s, 0, sizeof *s);
+	find_bin(s);
+	s->uid = geteuid() == 0 ? NOBODY : geteuid();
+	s->gid = geteuid() == 0 ? NOBODY : getegid();
+	snprintf(s->dir, sizeof s->dir, "/tmp/queen-unit-XXXXXX");
+	if (mkdtemp(s->dir) == NULL)
+		die("mkdtemp");
+	if (geteuid() == 0 && chown(s->dir, s->uid, s->gid) != 0)
+		die("chown");
+	snprintf(data, sizeof data, "%s/data", s->dir);
+	if (waitpid(spawn(s, argv), &status, 0) < 0 || status != 0) {
+		print_log(s);
+		die("initdb");
+	}
+	put_file(s, "pg_hba.conf", "w",
+		"host all guarded 127.0.0.1/32 scram-sha-256\n"
+		"local all all trust\nhost all all 127.0.0.1/32 trust\n");
+	put_file(s, "postgresql.conf", "a",
+		"fsync = off\nlisten_addresses = '127.0.0.1'\n"
+		"shared_buffers = '16MB'\nautovacuum = off\n"
+		"max_connections = 40\nlc_messages = 'C'\n");
+	s->port = free_port();
+	snprintf(s->conninfo, sizeof s->conninfo,
+		"host=127.0.0.1 port=%d user=postgres dbname=postgres "
+		"gssencmode=disable sslmode=disable",
+		s->port);
+	pgserver_start(s);
+}
+
+void
+pgserver_start(struct pgserver *s)
+{
+	char data[80], port[16];
+	const char *const argv[] = { "postgres", "-D", data, "-p", port, "-k",
+		s->dir, NULL };
+
+	snprintf(data, sizeof data, "%s/data", s->dir);
+	snprintf(port, sizeof port, "%d", s->port);
+	s->pid = spawn(s, argv);
+	for (int i = 0; i < TRIES; i++) {
+		if (PQping(s->conninfo) == PQPING_OK)
+			return;
+		if (waitpid(s->pid, NULL, WNOHANG) == s->pid)
+			break;
+		nap();
+	}
+	print_log(s);
+	die("the server does not start");
+}
+
+void
+pgserver_stop(struct pgserver *s)
+{
+	if (s->pid > 0) {
+		kill(s->pid, SIGQUIT);
+		waitpid(s->pid, NULL, 0);
+	}
+	s->pid = 0;
+}
+
+static int
+on_entry(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
+void
+pgserver_fini(struct pgserver *s)
+{
+	pgserver_stop(s);
+	if (nftw(s->dir, on_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
+		die("cannot remove the folder");
+}
+
+PGconn *
+pgserver_connect(const struct pgserver *s, const char *database)
+{
+	char info[320];
+	PGconn *c;
+
+	snprintf(info, sizeof info, "%s dbname=%s", s->conninfo, database);
+	c = PQconnectdb(info);
+	if (PQstatus(c) != CONNECTION_OK) {
+		fprintf(stderr, "pgserver: %s\n", PQerrorMessage(c));
+		exit(1);
+	}
+	return c;
+}
+
+const char *
+pgserver_value(PGconn *c, const char *sql)
+{
+	static char value[256];
+	PGresult *r = PQexec(c, sql);
+	ExecStatusType st = PQresultStatus(r);
+
+	if (st != PGRES_TUPLES_OK && st != PGRES_COMMAND_OK) {
+		fprintf(stderr, "pgserver: %s\n", PQerrorMessage(c));
+		exit(1);
+	}
+	snprintf(value, sizeof value, "%s",
+		PQntuples(r) > 0 ? PQgetvalue(r, 0, 0) : "");
+	PQclear(r);
+	return value;
+}
