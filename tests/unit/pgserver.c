@@ -7,6 +7,7 @@
 #include <ftw.h>
 #include <glob.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
