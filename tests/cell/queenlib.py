@@ -148,7 +148,8 @@ def client_bin(name):
 
 
 def sql_files():
-    return sorted(glob.glob(os.path.join(ROOT, "sql", "[0-9]*.sql")))
+    folder = os.environ.get("QUEEN_SQL_DIR") or os.path.join(ROOT, "sql")
+    return sorted(glob.glob(os.path.join(folder, "[0-9]*.sql")))
 
 
 class Server:
