@@ -17,7 +17,7 @@ enum { CHUNK_BYTES = 16 << 10, ALIGN = alignof(max_align_t) };
 
 struct arena_chunk {
 	struct arena_chunk *next;
-	size_t bytes;		/* usable */
+	size_t bytes; /* usable */
 	alignas(max_align_t) char data[];
 };
 

@@ -102,7 +102,8 @@ iso(int64_t at_us, int digits, char *out)
 	if (y < 0 || y > 9999) {
 		/* Outside what the format can say: the nearest it can. */
 		snprintf(out, CLK_ISO_MAX, "%s",
-			y < 0 ? "0000-01-01T00:00:00Z" : "9999-12-31T23:59:59Z");
+			y < 0 ? "0000-01-01T00:00:00Z"
+			      : "9999-12-31T23:59:59Z");
 		return out;
 	}
 	s = us / 1000000;
@@ -208,15 +209,15 @@ clk_parse_iso(struct span s, int64_t *at_us)
 	int64_t us = 0, off = 0;
 
 	if (!take_digits(&s, 4, &y) || !take_char(&s, "-") ||
-	    !take_digits(&s, 2, &mo) || !take_char(&s, "-") ||
-	    !take_digits(&s, 2, &d))
+		!take_digits(&s, 2, &mo) || !take_char(&s, "-") ||
+		!take_digits(&s, 2, &d))
 		return false;
 	if (mo < 1 || mo > 12 || d < 1 || d > month_days(y, mo))
 		return false;
 	if (s.n > 0) {
 		if (!take_char(&s, "Tt ") || !take_digits(&s, 2, &h) ||
-		    !take_char(&s, ":") || !take_digits(&s, 2, &mi) ||
-		    !take_char(&s, ":") || !take_digits(&s, 2, &sec))
+			!take_char(&s, ":") || !take_digits(&s, 2, &mi) ||
+			!take_char(&s, ":") || !take_digits(&s, 2, &sec))
 			return false;
 		/* 60 is a leap second; it counts as the next second. */
 		if (h > 23 || mi > 59 || sec > 60)
@@ -227,7 +228,7 @@ clk_parse_iso(struct span s, int64_t *at_us)
 			return false;
 	}
 	*at_us = (days_of(y, mo, d) * 86400 + h * 3600 + mi * 60 + sec - off) *
-			1000000 +
-		us;
+			 1000000 +
+		 us;
 	return true;
 }

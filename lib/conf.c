@@ -58,8 +58,7 @@ trim(const char *s)
 }
 
 static int
-bad(struct err *e, const struct conf_item *i, const char *text,
-	const char *why)
+bad(struct err *e, const struct conf_item *i, const char *text, const char *why)
 {
 	if (i->secret)
 		return err_set(e, ERR_CONFIG, "%s %s", i->name, why);
@@ -107,8 +106,8 @@ find_word(const char *words, struct span v)
 }
 
 static int
-set_int(const struct conf_item *i, void *base, const char *text,
-	struct span v, struct err *e)
+set_int(const struct conf_item *i, void *base, const char *text, struct span v,
+	struct err *e)
 {
 	char why[96];
 	int64_t n;
@@ -145,7 +144,8 @@ set(const struct conf_item *i, void *base, const char *text, struct err *e)
 	case CONF_BOOL:
 		*(bool *)field(base, i) = false;
 		if (text && !parse_bool(v, field(base, i)))
-			return bad(e, i, text, "is not a boolean (expected "
+			return bad(e, i, text,
+				"is not a boolean (expected "
 				"true/false, 1/0, yes/no, on/off)");
 		return 0;
 	case CONF_INT:
@@ -187,8 +187,10 @@ read_secret(const char *name, const char *path, struct err *e)
 		goto out;
 	}
 	if (n > SECRET_FILE_MAX_BYTES || memchr(p, '\0', n)) {
-		err_set(e, ERR_CONFIG, "%s: \"%.100s\" is not a text file of "
-			"at most 1 MiB", name, path);
+		err_set(e, ERR_CONFIG,
+			"%s: \"%.100s\" is not a text file of "
+			"at most 1 MiB",
+			name, path);
 		goto out;
 	}
 	if (n > 0 && p[n - 1] == '\n')
@@ -218,8 +220,8 @@ load_one(const struct conf_item *i, void *base, struct err *e)
 	}
 	if (path && *path) {
 		if (text && *text)
-			return err_set(e, ERR_CONFIG,
-				"%s and %s are both set", i->name, file);
+			return err_set(e, ERR_CONFIG, "%s and %s are both set",
+				i->name, file);
 		secret = read_secret(file, path, e);
 		if (!secret)
 			return -1;
@@ -271,12 +273,12 @@ put_value(struct buf *b, const struct conf_item *i, const void *base)
 
 	switch (i->type) {
 	case CONF_BOOL:
-		buf_puts(b, *(const bool *)field_const(base, i) ? "true" :
-								  "false");
+		buf_puts(b,
+			*(const bool *)field_const(base, i) ? "true" : "false");
 		return;
 	case CONF_INT:
-		buf_printf(b, "%" PRId64,
-			*(const int64_t *)field_const(base, i));
+		buf_printf(
+			b, "%" PRId64, *(const int64_t *)field_const(base, i));
 		return;
 	case CONF_STR:
 	case CONF_WORD:
@@ -294,8 +296,7 @@ put_value(struct buf *b, const struct conf_item *i, const void *base)
 }
 
 void
-conf_print(const struct conf_item *items, size_t n, const void *base,
-	FILE *out)
+conf_print(const struct conf_item *items, size_t n, const void *base, FILE *out)
 {
 	struct buf b = BUF_ZERO;
 
@@ -341,9 +342,9 @@ put_group(struct buf *b, const struct conf_item *items, size_t n,
 		if (b->len > 0)
 			buf_putc(b, ' ');
 		buf_printf(b, "%s=%s", items[k].name,
-			v.p[0] == '\0' || strpbrk(v.p, " \"\\\n\t") ?
-				log_quote(v.p) :
-				v.p);
+			v.p[0] == '\0' || strpbrk(v.p, " \"\\\n\t")
+				? log_quote(v.p)
+				: v.p);
 	}
 	buf_fini(&v);
 }

@@ -81,19 +81,19 @@ static const struct {
 	char code[6];
 	enum err_kind kind;
 } sqlstates[] = {
-	{ "08001", ERR_DB_RETRY },	/* could not connect: nothing was sent */
-	{ "08004", ERR_DB_RETRY },	/* connection rejected */
+	{ "08001", ERR_DB_RETRY }, /* could not connect: nothing was sent */
+	{ "08004", ERR_DB_RETRY }, /* connection rejected */
 	{ "08", ERR_DB_UNKNOWN },
-	{ "0A", ERR_BUG },		/* feature not supported */
+	{ "0A", ERR_BUG }, /* feature not supported */
 	{ "22", ERR_DB_DATA },
 	{ "23", ERR_DB_DATA },
-	{ "25006", ERR_DB_RETRY },	/* read only: a standby, for a while */
-	{ "25P03", ERR_DB_RETRY },	/* idle in transaction timeout */
+	{ "25006", ERR_DB_RETRY }, /* read only: a standby, for a while */
+	{ "25P03", ERR_DB_RETRY }, /* idle in transaction timeout */
 	{ "25", ERR_BUG },
-	{ "26", ERR_DB_RETRY },		/* unknown statement: prepare again */
+	{ "26", ERR_DB_RETRY }, /* unknown statement: prepare again */
 	{ "28", ERR_AUTH },
-	{ "3D", ERR_CONFIG },		/* no such database */
-	{ "3F", ERR_CONFIG },		/* no such schema */
+	{ "3D", ERR_CONFIG }, /* no such database */
+	{ "3F", ERR_CONFIG }, /* no such schema */
 	{ "40003", ERR_DB_UNKNOWN },
 	{ "40", ERR_DB_RETRY },
 	{ "42501", ERR_AUTH },

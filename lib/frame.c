@@ -115,8 +115,8 @@ frame_next(struct span *rest, struct frame *f, struct err *e)
 		return err_set(e, ERR_INPUT, "empty frame");
 	f->flags = (uint8_t)flags.p[0];
 	if (f->flags & ~KNOWN_FLAGS)
-		return err_set(e, ERR_INPUT, "unknown frame flags 0x%02x",
-			f->flags);
+		return err_set(
+			e, ERR_INPUT, "unknown frame flags 0x%02x", f->flags);
 	if (!take_id(&body, &f->id) ||
 		(f->flags & FRAME_TRACE && !take_id(&body, &f->trace)) ||
 		!take_counted(&body, &f->txn) ||

@@ -22,7 +22,7 @@ hash_sha256_hex(struct span data, char out[65])
 {
 	unsigned char d[crypto_hash_sha256_BYTES];
 
-	crypto_hash_sha256(d, (const unsigned char *)(data.n ? data.p : ""),
-		data.n);
+	crypto_hash_sha256(
+		d, (const unsigned char *)(data.n ? data.p : ""), data.n);
 	sodium_bin2hex(out, 65, d, sizeof(d));
 }

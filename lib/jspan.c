@@ -28,8 +28,7 @@ fail(struct jspan *j, const char *at, const char *what)
 static const char *
 skip_ws(const char *p, const char *end)
 {
-	while (p < end &&
-		(*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
+	while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
 		p++;
 	return p;
 }
@@ -136,7 +135,7 @@ skip_plain(const char *p, const char *end)
 		q = v ^ ones * '"';
 		s = v ^ ones * '\\';
 		m = v | (v - ones * ' ') | ((q - ones) & ~q) |
-			((s - ones) & ~s);
+		    ((s - ones) & ~s);
 		/* A borrow can mark too much, never too little. */
 		if (m & tops)
 			break;
@@ -285,8 +284,8 @@ type_of(char c)
 	case 'n':
 		return JSPAN_NULL;
 	default:
-		return c == '-' || (c >= '0' && c <= '9') ? JSPAN_NUMBER :
-							    JSPAN_NONE;
+		return c == '-' || (c >= '0' && c <= '9') ? JSPAN_NUMBER
+							  : JSPAN_NONE;
 	}
 }
 
@@ -299,8 +298,8 @@ scan_scalar(struct jspan *j, const char *p, bool *escaped)
 	case JSPAN_NUMBER:
 		return scan_number(j, p);
 	case JSPAN_BOOL:
-		return *p == 't' ? scan_word(j, p, "true", 4) :
-				   scan_word(j, p, "false", 5);
+		return *p == 't' ? scan_word(j, p, "true", 4)
+				 : scan_word(j, p, "false", 5);
 	case JSPAN_NULL:
 		return scan_word(j, p, "null", 4);
 	default:
@@ -354,13 +353,15 @@ scan_after(struct jspan *j, const char *p, struct nest *t)
 
 		p = skip_ws(p, j->end);
 		if (p == j->end)
-			return fail(j, p, obj ? "unexpected end of an object" :
-						"unexpected end of an array");
+			return fail(j, p,
+				obj ? "unexpected end of an object"
+				    : "unexpected end of an array");
 		if (*p == ',')
 			return obj ? scan_key(j, p + 1) : p + 1;
 		if (*p != (obj ? '}' : ']'))
-			return fail(j, p, obj ? "expected ',' or '}'" :
-						"expected ',' or ']'");
+			return fail(j, p,
+				obj ? "expected ',' or '}'"
+				    : "expected ',' or ']'");
 		p++;
 		t->depth--;
 	}
@@ -533,8 +534,8 @@ more(struct jspan *j, char close, const char *at_end, const char *expected)
 bool
 jspan_next_item(struct jspan *j)
 {
-	return more(j, ']', "unexpected end of an array",
-		"expected ',' or ']'");
+	return more(
+		j, ']', "unexpected end of an array", "expected ',' or ']'");
 }
 
 bool
@@ -543,8 +544,7 @@ jspan_next_key(struct jspan *j, struct arena *a, struct span *key)
 	struct jspan_val v = { .type = JSPAN_STRING };
 	const char *p;
 
-	if (!more(j, '}', "unexpected end of an object",
-		    "expected ',' or '}'"))
+	if (!more(j, '}', "unexpected end of an object", "expected ',' or '}'"))
 		return false;
 	p = skip_ws(j->p, j->end);
 	j->p = p;

@@ -131,10 +131,10 @@ plain_run(const char *s, size_t n)
 		int m;
 
 		memcpy(&v, s + i, sizeof(v));
-		m = _mm_movemask_epi8(_mm_or_si128(
-			_mm_cmpeq_epi8(_mm_min_epu8(v, top), v),
-			_mm_or_si128(_mm_cmpeq_epi8(v, quote),
-				_mm_cmpeq_epi8(v, slash))));
+		m = _mm_movemask_epi8(
+			_mm_or_si128(_mm_cmpeq_epi8(_mm_min_epu8(v, top), v),
+				_mm_or_si128(_mm_cmpeq_epi8(v, quote),
+					_mm_cmpeq_epi8(v, slash))));
 		if (m != 0)
 			return i + (size_t)__builtin_ctz((unsigned)m);
 	}

@@ -22,7 +22,7 @@ enum { TARGETS_MAX = 16, LINE_BYTES = 4096, QUOTES = 4, QUOTE_BYTES = 512 };
 static struct {
 	enum log_level level;
 	bool json;
-	bool journal;	/* stderr is systemd's: priority instead of time */
+	bool journal; /* stderr is systemd's: priority instead of time */
 	int targets_n;
 	struct {
 		char name[24];
@@ -31,9 +31,9 @@ static struct {
 } state = { .level = LOG_INFO };
 
 static const struct {
-	const char *word;	/* in a filter */
+	const char *word; /* in a filter */
 	const char *shown;
-	int priority;		/* syslog's */
+	int priority; /* syslog's */
 } levels[] = {
 	[LOG_ERROR] = { "error", "ERROR", 3 },
 	[LOG_WARN] = { "warn", "WARN", 4 },
@@ -95,7 +95,7 @@ stderr_is_journal(void)
 	if (!v || sscanf(v, "%llu:%llu", &dev, &ino) != 2)
 		return false;
 	return fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev &&
-		st.st_ino == ino;
+	       st.st_ino == ino;
 }
 
 void
@@ -130,7 +130,7 @@ struct line {
 static void
 put(struct line *l, const char *s, size_t n)
 {
-	size_t room = sizeof(l->b) - 8 - l->n;	/* 8: closing and newline */
+	size_t room = sizeof(l->b) - 8 - l->n; /* 8: closing and newline */
 
 	if (n > room)
 		n = room;
@@ -242,11 +242,11 @@ put_json_pairs(struct line *l, const char *kv)
 			kv++;
 		n = value_len(kv);
 		put(l, ":", 1);
-		if (is_number(kv, n) || (n >= 2 && kv[0] == '"' &&
-			kv[n - 1] == '"'))
+		if (is_number(kv, n) ||
+			(n >= 2 && kv[0] == '"' && kv[n - 1] == '"'))
 			put(l, kv, n);
 		else if ((n == 4 && memcmp(kv, "true", 4) == 0) ||
-			(n == 5 && memcmp(kv, "false", 5) == 0))
+			 (n == 5 && memcmp(kv, "false", 5) == 0))
 			put(l, kv, n);
 		else
 			put_json_string(l, kv, n);

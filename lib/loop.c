@@ -40,7 +40,7 @@ struct loop {
 	int signals_n;
 	bool stopped;
 	bool in_turn;
-	int64_t now_ms;		/* of this turn; 0 = not read yet */
+	int64_t now_ms; /* of this turn; 0 = not read yet */
 	struct loop_timer beat;
 	int64_t beat_due_us;
 	int64_t lag_sum_us, lag_max_us, lag_n;
@@ -69,9 +69,13 @@ loop_new(void)
 	struct event_config *c = event_config_new();
 
 	BUG(!l || !c);
-	/* The coarse clock is 4 ms wrong; hints are coalesced over 5 ms. */
-	BUG(event_config_set_flag(c,
-		    EVENT_BASE_FLAG_PRECISE_TIMER | EVENT_BASE_FLAG_NOLOCK) < 0);
+	/*
+	 * The coarse clock is 4 ms wrong; hints are coalesced over 5 ms.  And a
+	 * timer counts from now, not from the start of the turn.
+	 */
+	BUG(event_config_set_flag(c, EVENT_BASE_FLAG_PRECISE_TIMER |
+					     EVENT_BASE_FLAG_NO_CACHE_TIME |
+					     EVENT_BASE_FLAG_NOLOCK) < 0);
 	l->base = event_base_new_with_config(c);
 	event_config_free(c);
 	if (!l->base) {

@@ -8,8 +8,7 @@
 #include "buf.h"
 
 void
-metric_head(struct buf *b, const char *name, const char *type,
-	const char *help)
+metric_head(struct buf *b, const char *name, const char *type, const char *help)
 {
 	buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }

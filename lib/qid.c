@@ -78,7 +78,7 @@ qid_new(void)
 
 	if (ms > last_ms) {
 		last_ms = ms;
-		last_mid = random_bits(11);	/* room to count upwards */
+		last_mid = random_bits(11); /* room to count upwards */
 		last_lo = random_bits(62);
 		return pack(7, last_ms, last_mid, last_lo);
 	}
@@ -102,12 +102,11 @@ qid_entity(enum qid_kind kind, uint64_t cell_tag, int64_t id)
 }
 
 bool
-qid_is_entity(const struct qid *q, enum qid_kind kind, uint64_t cell_tag,
-	int64_t *id)
+qid_is_entity(
+	const struct qid *q, enum qid_kind kind, uint64_t cell_tag, int64_t *id)
 {
 	if (!is_version(q, 8) || (q->b[6] & 15) != (unsigned)kind ||
-	    q->b[7] != 0 ||
-	    get_be(q->b, 6) != (cell_tag & 0xffffffffffffu))
+		q->b[7] != 0 || get_be(q->b, 6) != (cell_tag & 0xffffffffffffu))
 		return false;
 	*id = (int64_t)(get_be(q->b + 8, 8) & ((UINT64_C(1) << 62) - 1));
 	return true;
@@ -120,8 +119,8 @@ qid_of_lease(const struct qid_lease *l)
 	uint64_t g = (uint64_t)l->group_id & ((UINT64_C(1) << 34) - 1);
 	uint64_t n = (uint64_t)l->number & ((UINT64_C(1) << 42) - 1);
 
-	return pack(8, p << 2 | g >> 32, g >> 20 & 0xfff,
-		(g & 0xfffff) << 42 | n);
+	return pack(
+		8, p << 2 | g >> 32, g >> 20 & 0xfff, (g & 0xfffff) << 42 | n);
 }
 
 bool

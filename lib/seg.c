@@ -34,8 +34,8 @@ seg_unpack(struct span blob, struct buf *out, struct err *e)
 	switch (blob.p[1]) {
 	case SEG_CODEC_NONE:
 		if (rest.n > SEG_RAW_MAX_BYTES)
-			return err_set(e, ERR_LIMIT, "segment of %zu bytes",
-				rest.n);
+			return err_set(
+				e, ERR_LIMIT, "segment of %zu bytes", rest.n);
 		buf_put_span(out, rest);
 		return 0;
 	case SEG_CODEC_ZSTD:
@@ -57,10 +57,10 @@ seg_skip(struct span *frames, int64_t n, struct err *e)
 			return err_set(e, ERR_INPUT,
 				"segment has fewer frames than its row says");
 		len = 4 + ((size_t)p[0] | (size_t)p[1] << 8 |
-			(size_t)p[2] << 16 | (size_t)p[3] << 24);
+				  (size_t)p[2] << 16 | (size_t)p[3] << 24);
 		if (len > frames->n)
-			return err_set(e, ERR_INPUT,
-				"frame longer than its segment");
+			return err_set(
+				e, ERR_INPUT, "frame longer than its segment");
 		frames->p += len;
 		frames->n -= len;
 	}

@@ -24,8 +24,8 @@ zst_pack(struct span in, struct buf *out)
 	if (in.n < 2)
 		return 1;
 	/* Room for less than the input: what does not fit is not smaller. */
-	n = ZSTD_compressCCtx(ctx, buf_reserve(out, in.n), in.n - 1, in.p,
-		in.n, LEVEL);
+	n = ZSTD_compressCCtx(
+		ctx, buf_reserve(out, in.n), in.n - 1, in.p, in.n, LEVEL);
 	if (ZSTD_isError(n))
 		return 1;
 	out->len += n;
@@ -49,8 +49,8 @@ zst_unpack(struct span in, size_t max_bytes, struct buf *out, struct err *e)
 	if (n > max_bytes)
 		return err_set(e, ERR_LIMIT,
 			"%llu bytes unpacked, more than %zu", n, max_bytes);
-	got = ZSTD_decompressDCtx(ctx, buf_reserve(out, (size_t)n), (size_t)n,
-		in.p, in.n);
+	got = ZSTD_decompressDCtx(
+		ctx, buf_reserve(out, (size_t)n), (size_t)n, in.p, in.n);
 	if (ZSTD_isError(got) || got != n)
 		return err_set(e, ERR_INPUT, "corrupt zstd frame");
 	out->len += got;
