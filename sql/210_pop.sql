@@ -202,6 +202,9 @@ begin
 		from f join u on u.ord = f.ord
 		where not u.auto
 		group by f.req, f.first, f.first_grp having count(*) > 1
+		on conflict (lease_at, lease_group, lease_no) do update set
+			parts = excluded.parts, groups = excluded.groups,
+			expires_at = excluded.expires_at
 	)
 	select s.req, s.ord, 0, null::timestamptz, u.first, u.first_grp,
 		s.base_offset, (s.slo - s.base_offset)::int, (s.hi - s.slo + 1)::int,
