@@ -81,7 +81,8 @@ returns table (status int, body text) language sql volatile as $$
 $$;
 
 -- Stores another subscription time on all queues of a group; moves no cursor
--- (start_at stays), it counts when the group is seeded again.
+-- (start_at stays), it counts when the group is seeded again.  A group that
+-- subscribed to everything subscribes from that time on.
 create or replace function queen.group_subscription_v1(p_tenant uuid, p_group text, p_at timestamptz)
 returns table (status int, body text) language plpgsql volatile as $$
 declare
@@ -91,7 +92,9 @@ begin
 	ids := array(select g.id from queen.groups g
 		join queen.queues q on q.id = g.queue_id and q.tenant = p_tenant and q.deleted_at is null
 		where g.name = p_group and g.deleted_at is null order by g.id for no key update of g);
-	update queen.groups g set subscribed_at = p_at where g.id = any(ids);
+	update queen.groups g set subscribed_at = p_at,
+		mode = case when g.mode = 'all' then 'timestamp' else g.mode end
+	where g.id = any(ids);
 	get diagnostics n = row_count;
 	return query select 200, json_build_object('success', true, 'consumerGroup', p_group,
 		'newTimestamp', queen.iso_ms_v1(p_at), 'rowsUpdated', n)::text;
