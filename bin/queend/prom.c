@@ -192,6 +192,13 @@ page_part_done(struct prom_page *p)
 	hsrv_reply(r, 200);
 }
 
+/* These two are one family with a label. */
+static bool
+is_ack_result(struct span name)
+{
+	return span_is(name, "ack_success") || span_is(name, "ack_failed");
+}
+
 static void
 on_totals(void *arg, const PGresult *res, const struct err *e)
 {
@@ -202,23 +209,28 @@ on_totals(void *arg, const PGresult *res, const struct err *e)
 
 	for (int i = 0; !e && i < PQntuples(res); i++) {
 		struct span name = pgbin_bytes(res, i, 0);
-		uint64_t v = (uint64_t)pgbin_i64(res, i, 1);
-		const char *family = arena_cstr(hsrv_arena(p->r),
+		const char *family =
 			arena_printf(hsrv_arena(p->r),
-				"queen_cluster_%.*s_total", SPAN_ARG(name)));
+				"queen_cluster_%.*s_total%c", SPAN_ARG(name),
+				'\0')
+				.p;
 
-		if (span_is(name, "ack_success") ||
-			span_is(name, "ack_failed")) {
-			l[1].value = span_make(name.p + 4, name.n - 4);
-			/* ascending names: failed comes first, with the head */
-			if (span_is(name, "ack_failed"))
-				metric_head(b, "queen_cluster_ack_total",
-					"counter", "Acks of the cell.");
-			metric_u64(b, "queen_cluster_ack_total", l, 2, v);
+		if (is_ack_result(name))
 			continue;
-		}
 		metric_head(b, family, "counter", "Counter of the cell.");
-		metric_u64(b, family, l, 1, v);
+		metric_u64(b, family, l, 1, (uint64_t)pgbin_i64(res, i, 1));
+	}
+	if (!e)
+		metric_head(b, "queen_cluster_ack_total", "counter",
+			"Acks of the cell by result.");
+	for (int i = 0; !e && i < PQntuples(res); i++) {
+		struct span name = pgbin_bytes(res, i, 0);
+
+		if (!is_ack_result(name))
+			continue;
+		l[1].value = span_make(name.p + 4, name.n - 4);
+		metric_u64(b, "queen_cluster_ack_total", l, 2,
+			(uint64_t)pgbin_i64(res, i, 1));
 	}
 	page_part_done(p);
 }

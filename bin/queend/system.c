@@ -6,6 +6,7 @@
  */
 #include "system.h"
 
+#include "admin.h"
 #include "arena.h"
 #include "catalog.h"
 #include "ctx.h"
@@ -15,6 +16,7 @@
 #include "jwrite.h"
 #include "pgpool.h"
 #include "pop.h"
+#include "stats.h"
 
 #define TEXT_PUSH_ON \
 	"Maintenance mode ENABLED. All PUSHes routing to file buffer."
@@ -28,6 +30,9 @@
 #define TEXT_POP_IS_ON \
 	"Pop maintenance mode is ON. All POP operations return empty arrays."
 #define TEXT_POP_IS_OFF "Pop maintenance mode is OFF. Normal operation."
+
+static const struct pgstmt STMT_OVERVIEW = { "overview_refresh",
+	"select status, body from queen.overview_v1($1)" };
 
 /* The spool's numbers; there is none in this release. */
 static void
@@ -229,4 +234,15 @@ system_notify(struct hsrv_req *r)
 	jwrite_kv_cstr(&w, "status", "ok");
 	jwrite_end(&w);
 	hsrv_reply(r, 200);
+}
+
+/* What was cached is dropped; the summary is computed at once. */
+void
+system_stats_refresh(struct hsrv_req *r)
+{
+	struct pgargs a;
+
+	stats_forget(ctx_of(r));
+	admin_args(r, &a);
+	stats_pass(r, STATS_SUMMARY, &STMT_OVERVIEW, &a, "refresh");
 }
