@@ -179,7 +179,7 @@ def pytest_runtest_makereport(item, call):
                 ("log of " + label, log_since(path, start)))
 
 
-# build/test-report.tsv: every test of this run and how it ended; read by
+# test-report.tsv of the build: every test of this run and how it ended; read by
 # tests/acceptance_check.py.  Under xdist only the controller writes it.
 
 def pytest_runtest_logreport(report):
@@ -194,7 +194,7 @@ def pytest_sessionfinish(session):
             or session.config.option.collectonly:
         return
     path = os.environ.get("QUEEN_TEST_REPORT") or os.path.join(
-        queenlib.ROOT, "build", "test-report.tsv")
+        queenlib.BUILD, "test-report.tsv")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as f:
         for nodeid in sorted(REPORT):

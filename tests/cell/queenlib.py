@@ -297,10 +297,10 @@ class Server:
             args += ["-f", path]
         self.psql(*args, dbname=dbname)
         self.psql("-c", "insert into queen.cell (tag, hash_key, major,"
-                  " number, hash) values (%d, '\\x%s', 1, 1, '%s')"
+                  " number, hash) values (%d, '\\x%s', %d, %d, '%s')"
                   " on conflict do nothing"
-                  % (0x5eed00c0ffee, bytes(range(16)).hex(), schema_hash()),
-                  dbname=dbname)
+                  % (0x5eed00c0ffee, bytes(range(16)).hex(),
+                     *schema_number(), schema_hash()), dbname=dbname)
 
     def new_db(self, schema=True):
         """A fresh database; schema=False = an empty one."""
@@ -321,8 +321,17 @@ def schema_hash():
     h = hashlib.sha256()
     for path in sql_files():
         with open(path, "rb") as f:
-            h.update(f.read())
+            h.update(os.path.basename(path).encode() + b"\0"
+                     + f.read() + b"\0")
     return h.hexdigest()
+
+
+def schema_number():
+    """(major, number) of lib/schema.h."""
+    with open(os.path.join(ROOT, "lib", "schema.h")) as f:
+        text = f.read()
+    return tuple(int(re.search(r"\b%s = (\d+)" % name, text).group(1))
+                 for name in ("SCHEMA_MAJOR", "SCHEMA_NUMBER"))
 
 
 class Db:

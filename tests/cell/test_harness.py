@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the fixtures promise."""
 import os
+import sys
 
 import pytest
 
 import queenlib
+
+sys.path.insert(0, os.path.join(queenlib.ROOT, "tests"))
+import acceptance_check  # noqa: E402
 
 
 @pytest.mark.allpg
@@ -65,3 +69,45 @@ def test_ports_are_not_given_twice():
 def test_wait_until_fails_at_its_deadline():
     with pytest.raises(AssertionError, match="not within 0.1 s: rain"):
         queenlib.wait_until(lambda: False, 0.1, "rain")
+
+
+def test_wait_until_returns_the_value():
+    assert queenlib.wait_until(lambda: 7) == 7
+
+
+def test_acceptance_names_what_did_not_pass():
+    results = {"test_a.py::test_x": "passed",
+               "test_a.py::test_y[17]": "passed",
+               "test_a.py::test_y[18]": "failed",
+               "test_a.py::test_z": "skipped",
+               "unit:test_buf:test_grow": "passed",
+               "unit:test_buf:test_cut": "failed"}
+    assert acceptance_check.check([
+        "# comment\n", "\n",
+        "a.md\t1\ttest_a.py::test_x unit:test_buf:test_grow\t\n",
+        "a.md\t2\ttests/cell/test_a.py::test_y[17]\t\n",
+        "a.md\t3\t\tcomes with timers\n"], results) == []
+    assert acceptance_check.check([
+        "a.md\t1\ttest_a.py::test_y test_a.py::test_z\t\n",
+        "a.md\t2\ttest_a.py::test unit:test_buf:test_cut\t\n",
+        "a.md\t3\t\t\n", "a.md 4\n"], results) == [
+            "acceptance.tsv:1: test_a.py::test_y failed",
+            "acceptance.tsv:1: test_a.py::test_z skipped",
+            "acceptance.tsv:2: test_a.py::test did not run",
+            "acceptance.tsv:2: unit:test_buf:test_cut failed",
+            "acceptance.tsv:3: a.md 3 has neither test nor reason",
+            "acceptance.tsv:4: 1 fields instead of 4"]
+
+
+def test_acceptance_reads_reports_and_tap(tmp_path):
+    report = tmp_path / "test-report.tsv"
+    report.write_text("tests/cell/test_a.py::test_x[a/b]\tpassed\n")
+    assert acceptance_check.read_cell(str(report)) == {
+        "test_a.py::test_x[a/b]": "passed"}
+    (tmp_path / "test" / "queend").mkdir(parents=True)
+    (tmp_path / "test" / "queend" / "test_m.log").write_text(
+        "1..3\nok 1 - test_one\nnot ok 2 - test_two\n"
+        "ok 3 - test_three # SKIP no reason\nnoise\n")
+    assert acceptance_check.read_unit(str(tmp_path / "test")) == {
+        "unit:test_m:test_one": "passed", "unit:test_m:test_two": "failed",
+        "unit:test_m:test_three": "skipped"}
