@@ -209,10 +209,13 @@ on_limit(void *arg)
 {
 	struct pgdial *d = arg;
 
-	err_set(&d->why, ERR_DB_RETRY, "%s within %d ms",
-		d->look != NULL ? "host name not resolved" :
-				  "no connection",
-		LIMIT_MS);
+	if (d->look != NULL)
+		err_set(&d->why, ERR_DB_RETRY,
+			"host name \"%s\" not resolved within %d ms",
+			pgdial_words_get(&d->words, "host"), LIMIT_MS);
+	else
+		err_set(&d->why, ERR_DB_RETRY, "no connection within %d ms",
+			LIMIT_MS);
 	answer(d, NULL);
 }
 
