@@ -40,8 +40,10 @@ TEST_SRC := $(sort $(wildcard tests/unit/test_*.c tests/unit/*/test_*.c))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c tests/fuzz/*/fuzz_*.c))
 TESTS := $(TEST_SRC:tests/%.c=$(B)/tests/%)
 CORPUS := $(FUZZ_SRC:tests/%.c=$(B)/tests/%)
-C_FILES := $(sort $(wildcard lib/*.[ch] bin/*/*.[ch] tests/unit/*.[ch] \
-	tests/unit/*/*.[ch] tests/fuzz/*.[ch] tests/fuzz/*/*.[ch]))
+# What is no test in that folder helps the tests: linked with each.
+UNIT_HELP := $(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c))
+C_FILES := $(sort $(wildcard lib/*.c bin/*/*.c tests/unit/*.c \
+	tests/unit/*/*.c tests/fuzz/*.c tests/fuzz/*/*.c))
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 tool_obj = $(call obj,$(filter-out %/main.c,$(sort $(wildcard bin/$(1)/*.c))))
 
@@ -112,12 +114,13 @@ $(LIB): $(call obj,$(LIB_SRC)) $(B)/obj/gen/schema_files.o
 # Per tool: its program, and the tests of its modules.
 define tool_rules
 $(B)/obj/bin/$(1)/%.o $(B)/obj/tests/unit/$(1)/%.o \
-$(B)/obj/tests/fuzz/$(1)/%.o: EXTRA = -Ibin/$(1) $(CFLAGS_$(1))
+$(B)/obj/tests/fuzz/$(1)/%.o: EXTRA = -Ibin/$(1) -Itests/unit $(CFLAGS_$(1))
 $(B)/bin/$(1): $(B)/obj/bin/$(1)/main.o $(call tool_obj,$(1)) $(LIB)
 	@mkdir -p $$(@D)
 	$$(call say,LD)
 	$(Q)$$(link) $$^ $(LIBS_$(1)) $$(LIBS)
-$(B)/tests/unit/$(1)/%: $(B)/obj/tests/unit/$(1)/%.o $(call tool_obj,$(1)) $(LIB)
+$(B)/tests/unit/$(1)/%: $(B)/obj/tests/unit/$(1)/%.o $(call tool_obj,$(1)) \
+		$(call obj,$(UNIT_HELP)) $(LIB)
 	@mkdir -p $$(@D)
 	$(Q)$$(link) $$^ -lcmocka $(LIBS_$(1)) $$(LIBS)
 $(B)/tests/fuzz/$(1)/%: $(B)/obj/tests/fuzz/$(1)/%.o $(call tool_obj,$(1)) \
@@ -127,8 +130,6 @@ $(B)/tests/fuzz/$(1)/%: $(B)/obj/tests/fuzz/$(1)/%.o $(call tool_obj,$(1)) \
 endef
 $(foreach t,$(TOOLS),$(eval $(call tool_rules,$t)))
 
-# What is no test in that folder helps the tests: linked with each.
-UNIT_HELP := $(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c))
 $(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(call obj,$(UNIT_HELP)) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(link) $^ -lcmocka $(LIBS)

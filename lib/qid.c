@@ -54,7 +54,7 @@ get_be(const uint8_t *p, int bytes)
 static struct qid
 pack(unsigned version, uint64_t hi48, uint64_t mid12, uint64_t lo62)
 {
-	struct qid q;
+	struct qid q = { .b = { 0 } };
 
 	put_be(q.b, 6, hi48);
 	put_be(q.b + 6, 2, (uint64_t)version << 12 | mid12);
