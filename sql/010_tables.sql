@@ -8,6 +8,11 @@
 
 create schema if not exists queen;
 
+-- Keys are made after the other indexes of a table, and the unique name index
+-- after the rest: between indexes that cost the same the planner takes the one
+-- made last, and while a table has a row or two all of them cost the same.  A
+-- generic plan made then would walk a whole index for as long as it lives.
+
 -- Who this cell is.  One row, written by the first apply (990_cell.sql).
 create table if not exists queen.cell (
 	one boolean primary key default true check (one),
@@ -23,7 +28,7 @@ create table if not exists queen.cell (
 -- One row per queue: identity and all options.  A deleted queue keeps its row
 -- (the name is free at once) until its data is purged.
 create table if not exists queen.queues (
-	id bigint generated always as identity primary key,
+	id bigint generated always as identity,
 	tenant uuid not null,
 	name text collate "C" not null,
 	namespace text not null default '',
@@ -51,24 +56,34 @@ create table if not exists queen.queues (
 	changed_at timestamptz not null default clock_timestamp(),
 	deleted_at timestamptz
 );
-create unique index if not exists queues_name on queen.queues (tenant, name) where deleted_at is null;
 create index if not exists queues_changed on queen.queues (changed_at, id);
 create index if not exists queues_dead on queen.queues (id) where deleted_at is not null;
+create unique index if not exists queues_name on queen.queues (tenant, name) where deleted_at is null;
+do $$ begin
+	if to_regclass('queen.queues_pkey') is null then
+		alter table queen.queues add primary key (id);
+	end if;
+end $$;
 
 create table if not exists queen.partitions (
-	id bigint generated always as identity primary key,
+	id bigint generated always as identity,
 	queue_id bigint not null,
 	name text collate "C" not null,
 	created_at timestamptz not null
 );
-create unique index if not exists partitions_name on queen.partitions (queue_id, name);
 create index if not exists partitions_queue on queen.partitions (queue_id, id);
+create unique index if not exists partitions_name on queen.partitions (queue_id, name);
+do $$ begin
+	if to_regclass('queen.partitions_pkey') is null then
+		alter table queen.partitions add primary key (id);
+	end if;
+end $$;
 
 -- The lock and the summary of a partition, rewritten at most once a second.
 -- There is no last offset: it is the end of the newest segment, or
 -- log_start - 1 when there is none.
 create table if not exists queen.partition_heads (
-	id bigint primary key,
+	id bigint not null,
 	queue_id bigint not null,
 	log_start bigint not null default 0,
 	ids_start bigint not null default 0,
@@ -85,6 +100,11 @@ create index if not exists partition_heads_live on queen.partition_heads (queue_
 	where oldest_live_at is not null;
 create index if not exists partition_heads_ids on queen.partition_heads (queue_id, oldest_id_at)
 	where oldest_id_at is not null;
+do $$ begin
+	if to_regclass('queen.partition_heads_pkey') is null then
+		alter table queen.partition_heads add primary key (id);
+	end if;
+end $$;
 
 create table if not exists queen.segments (
 	partition_id bigint not null,
@@ -117,7 +137,7 @@ alter table queen.segment_ids alter ids set storage external;
 -- A consumer group on a queue.  Registering, seeking a whole queue (a new id
 -- with a new start_at) and deleting (deleted_at) write one row.
 create table if not exists queen.groups (
-	id bigint generated always as identity primary key,
+	id bigint generated always as identity,
 	queue_id bigint not null,
 	name text collate "C" not null,
 	mode text not null,			-- all, new, timestamp: as first asked
@@ -127,9 +147,14 @@ create table if not exists queen.groups (
 	created_at timestamptz not null default clock_timestamp(),
 	deleted_at timestamptz
 );
-create unique index if not exists groups_name on queen.groups (queue_id, name) where deleted_at is null;
 create index if not exists groups_by_name on queen.groups (name) where deleted_at is null;
 create index if not exists groups_dead on queen.groups (id) where deleted_at is not null;
+create unique index if not exists groups_name on queen.groups (queue_id, name) where deleted_at is null;
+do $$ begin
+	if to_regclass('queen.groups_pkey') is null then
+		alter table queen.groups add primary key (id);
+	end if;
+end $$;
 
 -- Cursor, lease and retry budget of a (group, partition); made by the first
 -- claim, ack or partition seek.  Two changes per batch under a held snapshot
@@ -154,11 +179,15 @@ create table if not exists queen.consumers (
 	attempt_offset bigint,
 	attempts int not null default 0,
 	conflated boolean not null default false,	-- the held lease is a last-value one
-	consumed bigint not null default 0,
-	primary key (group_id, partition_id, gen)
+	consumed bigint not null default 0
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
 	autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 create index if not exists consumers_partition on queen.consumers (partition_id);
+do $$ begin
+	if to_regclass('queen.consumers_pkey') is null then
+		alter table queen.consumers add primary key (group_id, partition_id, gen);
+	end if;
+end $$;
 
 -- The partitions of a lease that has several, kept apart from the consumer row of
 -- the first: that one may be acked and popped again while the others are held.
