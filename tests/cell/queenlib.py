@@ -29,10 +29,10 @@ import psycopg2
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
-BUILD = os.environ.get("QUEEN_BUILD_DIR") or os.path.join(
-    ROOT, "build", *(["san"] if os.environ.get("QUEEN_SAN", "0") != "0"
-                     else []))
-SAN = os.path.basename(BUILD.rstrip("/")) == "san"
+SAN = os.environ.get("QUEEN_SAN", "") not in ("", "0")
+BIN = os.environ.get("QUEEN_BIN_DIR") or os.path.join(
+    ROOT, "build", *(["san"] if SAN else []), "bin")
+BUILD = os.path.dirname(BIN)
 TENANT = "00000000-0000-0000-0000-000000000001"
 NIL_TENANT = "00000000-0000-0000-0000-000000000000"
 OTHER_TENANT = "00000000-0000-0000-0000-0000000000aa"
@@ -70,7 +70,7 @@ def tail(path, n_bytes=6000):
 
 def binary(name):
     """The built program, or a failure that says what to do."""
-    path = os.path.join(BUILD, "bin", name)
+    path = os.path.join(BIN, name)
     if not os.access(path, os.X_OK):
         raise AssertionError("%s is not built: run `make%s`"
                              % (path, " SAN=1" if SAN else ""))

@@ -86,11 +86,12 @@ def test_acceptance_names_what_did_not_pass():
         "# comment\n", "\n",
         "a.md\t1\ttest_a.py::test_x unit:test_buf:test_grow\t\n",
         "a.md\t2\ttests/cell/test_a.py::test_y[17]\t\n",
-        "a.md\t3\t\tcomes with timers\n"], results) == []
+        "a.md\t3\t\tcomes with timers\n",
+        "a.md\t4\t-\tcomes with timers\n"], results) == []
     assert acceptance_check.check([
         "a.md\t1\ttest_a.py::test_y test_a.py::test_z\t\n",
         "a.md\t2\ttest_a.py::test unit:test_buf:test_cut\t\n",
-        "a.md\t3\t\t\n", "a.md 4\n"], results) == [
+        "a.md\t3\t-\t\n", "a.md 4\n"], results) == [
             "acceptance.tsv:1: test_a.py::test_y failed",
             "acceptance.tsv:1: test_a.py::test_z skipped",
             "acceptance.tsv:2: test_a.py::test did not run",
