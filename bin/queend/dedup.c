@@ -46,7 +46,7 @@ struct front {
 };
 
 struct dedup_filter {
-	int64_t part, epoch;
+	int64_t part;
 	int64_t verified, covered_us, window_us;
 	bool ready;
 	uint64_t first_no;		/* number of blocks[0] */
@@ -179,17 +179,13 @@ dedup_drop(struct dedup *d, int64_t part)
 }
 
 struct dedup_filter *
-dedup_find(struct dedup *d, int64_t part, int64_t epoch)
+dedup_find(struct dedup *d, int64_t part)
 {
 	struct dedup_filter *f = map_get(&d->by_part, map_hash_i64(part),
 		is_part, &part);
 
 	if (!f)
 		return NULL;
-	if (f->epoch != epoch) {
-		dedup_drop(d, part);
-		return NULL;
-	}
 	if (d->newest != f) {
 		unlink_filter(d, f);
 		link_newest(d, f);
@@ -198,15 +194,14 @@ dedup_find(struct dedup *d, int64_t part, int64_t epoch)
 }
 
 struct dedup_filter *
-dedup_open(struct dedup *d, int64_t part, int64_t epoch)
+dedup_open(struct dedup *d, int64_t part)
 {
-	struct dedup_filter *f = dedup_find(d, part, epoch);
+	struct dedup_filter *f = dedup_find(d, part);
 
 	if (f)
 		return f;
 	f = take(d, NULL, 0, sizeof(*f));
 	f->part = part;
-	f->epoch = epoch;
 	f->verified = -1;
 	map_put(&d->by_part, map_hash_i64(part), f);
 	link_newest(d, f);
@@ -432,7 +427,6 @@ dedup_add(struct dedup *d, struct dedup_filter *f, int64_t base,
 	f->window_us = window_us;
 	for (size_t i = skip; i < n; i++)
 		add_one(d, f, ids + i * HASH_ID_BYTES, at_us, window_us);
-	dedup_expire(d, f, at_us, window_us);
 	keep_bounds(d, f);
 	return true;
 }

@@ -33,14 +33,10 @@ enum { DEDUP_BLOCK_IDS = 4096 };
 struct dedup *dedup_new(size_t max_bytes);
 void dedup_free(struct dedup *d);
 
-/*
- * The filter of a partition, or NULL.  epoch: changes when the queue's
- * options did; a filter of another epoch is forgotten, because what it
- * covers was measured by a window that may be another one now.
- */
-struct dedup_filter *dedup_find(struct dedup *d, int64_t part, int64_t epoch);
+/* The filter of a partition, or NULL. */
+struct dedup_filter *dedup_find(struct dedup *d, int64_t part);
 /* As find; makes an empty one. */
-struct dedup_filter *dedup_open(struct dedup *d, int64_t part, int64_t epoch);
+struct dedup_filter *dedup_open(struct dedup *d, int64_t part);
 void dedup_drop(struct dedup *d, int64_t part);
 
 /* False for a filter that vouches for nothing yet. */
@@ -59,7 +55,7 @@ void dedup_restart(struct dedup *d, struct dedup_filter *f, int64_t first,
  */
 bool dedup_add(struct dedup *d, struct dedup_filter *f, int64_t base,
 	const uint8_t *ids, size_t n, int64_t at_us, int64_t window_us);
-/* No id of the window lies below first: go on there. */
+/* Nothing that counts lies below first: go on there. */
 void dedup_skip_to(struct dedup_filter *f, int64_t first, int64_t covered_us);
 /* Drops blocks that left the window. */
 void dedup_expire(struct dedup *d, struct dedup_filter *f, int64_t now_us,

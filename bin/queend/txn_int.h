@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the transaction share: txn.c reads, resolves and answers,
+ * txn_call.c sends the bundle and acts on its verdicts.
+ */
+#ifndef QUEEND_TXN_INT_H
+#define QUEEND_TXN_INT_H
+
+#include "ack_job.h"
+#include "body.h"
+#include "buf.h"
+#include "ctx.h"
+#include "flush_int.h"
+#include "resolve.h"
+
+/* One pushed item; a follower repeats the id of an earlier one. */
+struct txn_push {
+	const struct body_push *body;
+	struct span txn;
+	struct qid id;
+	struct hash_id hash;
+	bool minted;
+	struct txn_push *leader;	/* NULL = itself */
+	struct cat_part *part;
+};
+
+/* The segment for one partition. */
+struct txn_seg {
+	struct cat_part *part;
+	struct txn_push **items;	/* in the order of the request */
+	size_t n;
+	bool probe;
+	int64_t sent_verified;
+	struct span frames;
+};
+
+struct txn_ack {
+	const struct body_ack *body;
+	struct span group;
+	int64_t part_id;
+	struct ack_item item;
+	struct ack_job *job;
+};
+
+struct txn {
+	struct ctx *x;
+	struct hsrv_req *req;
+	struct arena *arena;
+	struct body_txn body;
+	struct qid id;			/* of the call */
+	int64_t began_us;
+
+	struct txn_push *pushes;
+	struct resolve_item *names;	/* aligned with pushes */
+	size_t pushes_n;
+	struct txn_seg *segs;
+	size_t segs_n;
+
+	struct txn_ack *acks;
+	struct ack_job **jobs;		/* ascending by (partition, group) */
+	size_t acks_n, jobs_n;
+
+	struct qid_lease *leases;
+	size_t leases_n;
+
+	struct flush_suspects suspects;
+	int faults, gone, behind, frames;	/* repeats so far */
+	size_t paging;			/* segment whose window comes in */
+	bool regroup;
+	bool committed;
+};
+
+/* txn.c */
+void txn_reject(struct txn *t, const char *reason, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+void txn_done(struct txn *t);
+/* Looks names up again after something was gone, then sends. */
+void txn_resolve(struct txn *t);
+
+/* txn_call.c: segments made anew, then sent. */
+void txn_send(struct txn *t);
+
+#endif
