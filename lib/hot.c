@@ -392,26 +392,24 @@ hot_take(struct hot *h, bool probes, int64_t *part)
 	return e->probe ? HOT_TAKE_PROBE : HOT_TAKE_FRESH;
 }
 
-enum hot_state
-hot_take_part(struct hot *h, int64_t part, bool unknown_too)
+enum hot_take
+hot_take_part(struct hot *h, int64_t part, bool unknown_too, bool probes)
 {
 	struct hot_entry *e = entry_get(h, part);
 
 	if (!e) {
 		if (!unknown_too)
-			return HOT_IDLE;
+			return HOT_TAKE_NONE;
 		e = entry_new(h, part);
 		e->seq = ++h->seq;
 		fly(h, e);
-		return HOT_IDLE;
+		return HOT_TAKE_FRESH;
 	}
-	enum hot_state was = (enum hot_state)e->state;
-
-	if (was == HOT_READY) {
-		line_remove(line_of(h, e), e);
-		fly(h, e);
-	}
-	return was;
+	if (e->state != HOT_READY || (e->probe && !probes))
+		return HOT_TAKE_NONE;
+	line_remove(line_of(h, e), e);
+	fly(h, e);
+	return e->probe ? HOT_TAKE_PROBE : HOT_TAKE_FRESH;
 }
 
 bool

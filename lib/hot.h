@@ -63,11 +63,9 @@ int64_t hot_next_ms(const struct hot *h);
 
 /* Hands out the one that waited longest; probes = also those only due. */
 enum hot_take hot_take(struct hot *h, bool probes, int64_t *part);
-/*
- * Hands out this one.  Returns the state it was in: READY, now flying; IDLE,
- * now flying when unknown_too; anything else, not handed out.
- */
-enum hot_state hot_take_part(struct hot *h, int64_t part, bool unknown_too);
+/* The same for this one; unknown_too = also when it is idle. */
+enum hot_take hot_take_part(struct hot *h, int64_t part, bool unknown_too,
+	bool probes);
 /* Ends a hand-out; until_ms for LEASED and HIDDEN.  True = ready again. */
 bool hot_end(struct hot *h, int64_t part, enum hot_end end, int64_t until_ms,
 	int64_t now_ms);

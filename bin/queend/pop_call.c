@@ -1,0 +1,796 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pop coalescer: whenever a connection of the lane is idle, one call
+ * takes everything that waits, up to 64 candidate partitions.  Invariant: a
+ * candidate is flying in its ring from hand-out to verdict, so no two
+ * requests of a group ask for the same partition at once.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "clk.h"
+#include "count.h"
+#include "err.h"
+#include "hsrv.h"
+#include "pgpool.h"
+#include "pop_int.h"
+
+static const struct pgstmt STMT_POP = { "pop",
+	"select req, cand, verdict, until, lease_at, lease_group, base, skip, "
+	"take, at, last, attempt, span, expires_at, raw_bytes, key_id, blob "
+	"from queen.pop_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)" };
+
+enum {
+	COL_REQ, COL_CAND, COL_VERDICT, COL_UNTIL, COL_LEASE_AT,
+	COL_LEASE_GROUP, COL_BASE, COL_SKIP, COL_TAKE, COL_AT, COL_LAST,
+	COL_ATTEMPT, COL_SPAN, COL_EXPIRES, COL_RAW, COL_KEY, COL_BLOB
+};
+
+enum verdict {
+	VERDICT_TOOK, VERDICT_LEASED, VERDICT_HIDDEN, VERDICT_LOCKED,
+	VERDICT_BLOCKED, VERDICT_EMPTY, VERDICT_GONE,
+	VERDICT_NONE		/* not reached */
+};
+
+struct cand {
+	struct ring *ring;
+	int64_t part_id;
+	enum verdict verdict;
+	int64_t until_us;	/* of verdict, or when the lease ends */
+	int64_t last, end;	/* newest offset; last one served */
+	struct cat_group *group;
+};
+
+struct call {
+	TAILQ_ENTRY(call) link;
+	struct pops *pops;
+	uint64_t seq;
+	int64_t sent_us;
+	struct qid tenant;
+	int n, reqs_n;
+	struct cand cands[POP_CALL_CANDIDATES];
+	struct pop *reqs[POP_CALL_CANDIDATES];
+	PGresult *kept;		/* while names are looked up */
+};
+
+uint64_t
+call_oldest(const struct pops *p)
+{
+	const struct call *c = TAILQ_FIRST(&p->flights);
+
+	return c ? c->seq : UINT64_MAX;
+}
+
+static void
+call_free(struct call *c)
+{
+	struct pops *p = c->pops;
+
+	for (int i = 0; i < c->n; i++)
+		ring_unref(c->cands[i].ring);
+	PQclear(c->kept);
+	free(p->spare);
+	p->spare = c;
+}
+
+void
+call_free_all(struct pops *p)
+{
+	struct call *c;
+
+	while ((c = TAILQ_FIRST(&p->flights))) {
+		TAILQ_REMOVE(&p->flights, c, link);
+		free(c);
+	}
+	while ((c = TAILQ_FIRST(&p->naming))) {
+		TAILQ_REMOVE(&p->naming, c, link);
+		PQclear(c->kept);
+		free(c);
+	}
+	free(p->spare);
+	p->spare = NULL;
+}
+
+/* ---- building ---- */
+
+/* How many partitions the request may take; 0 = no cap. */
+static int
+width_of(const struct pop *pop)
+{
+	const struct pop_query *q = &pop->q;
+
+	if (pop->kind == POP_PINNED)
+		return 1;
+	if (!pop_conflated(pop))
+		return q->partitions;
+	int w = q->partitions_given ? q->partitions : q->batch;
+
+	return w < 1 || w > POP_CONFLATED_MAX ? POP_CONFLATED_MAX : w;
+}
+
+static int
+budget_of(const struct pop *pop)
+{
+	if (pop_conflated(pop))
+		return POP_CONFLATED_MAX;
+	return pop->q.batch;
+}
+
+/* Candidates to hand out: twice the width, less when there are few. */
+static int
+checkout_of(struct lot *l, const struct pop *pop)
+{
+	int w = width_of(pop);
+
+	if (pop->kind == POP_PINNED)
+		return 1;
+	if (w == 0 || w > POP_CALL_CANDIDATES)
+		w = POP_CALL_CANDIDATES;
+	int k = w * 2 > POP_CALL_CANDIDATES ? POP_CALL_CANDIDATES : w * 2;
+	size_t share = lot_ready(l) / (size_t)(l->waiting ? l->waiting : 1);
+
+	if (share < (size_t)k)
+		k = share > (size_t)w ? (int)share : w;
+	return k;
+}
+
+/* The client went while it waited here: nothing is claimed for it. */
+static bool
+drop_gone(struct pop *pop)
+{
+	if (!hsrv_is_gone(pop->req))
+		return false;
+	struct hsrv_req *r = pop->req;
+
+	lot_leave(pop);
+	pop_unpark(pop);
+	pop_finish(pop);
+	hsrv_drop(r);
+	return true;
+}
+
+static bool
+hold_back(struct lot *l, struct pop *pop, int64_t now_ms)
+{
+	if (!lot_hold_ms(l, pop, now_ms))
+		return false;
+	if (!pop->held_us)
+		pop->held_us = clk_mono_us();
+	pop_park(pop);	/* the clock rings at the end of the hold */
+	return true;
+}
+
+static void
+take_off(struct call *c, struct lot *l, struct pop *pop, int cands)
+{
+	int64_t held_us = pop->held_us;
+
+	lot_leave(pop);
+	l->flying++;
+	pop->lot = l;
+	pop_unpark(pop);
+	pop->state = POP_FLYING;
+	pop->lease_no = qid_lease_number();
+	pop->first_cand = c->n - cands;
+	pop->cands = cands;
+	pop->tries++;
+	c->reqs[c->reqs_n++] = pop;
+	if (held_us)
+		count_pop_fill_wait(c->pops->x, clk_mono_us() - held_us);
+}
+
+/* False: the call is full and the lot has more. */
+static bool
+draw(struct call *c, struct lot *l, int64_t now_ms)
+{
+	struct pop *pop, *next;
+
+	for (pop = TAILQ_FIRST(&l->waiters); pop; pop = next) {
+		next = TAILQ_NEXT(pop, link);
+		if (drop_gone(pop) || hold_back(l, pop, now_ms))
+			continue;
+		int room = POP_CALL_CANDIDATES - c->n;
+		int want = checkout_of(l, pop), got = 0;
+
+		if (room == 0 || (c->n && room < want && room < 8))
+			return false;
+		if (want > room)
+			want = room;
+		while (got < want) {
+			struct cand *k = &c->cands[c->n];
+
+			if (!lot_take(l, pop, &k->ring, &k->part_id))
+				break;
+			k->verdict = VERDICT_NONE;
+			k->group = k->ring->group;
+			k->ring->refs++;
+			k->ring->used_ms = now_ms;
+			c->n++;
+			got++;
+		}
+		if (!got)
+			return true;
+		take_off(c, l, pop, got);
+	}
+	return true;
+}
+
+static const struct qid *
+lot_tenant(const struct lot *l)
+{
+	return &TAILQ_FIRST(&l->waiters)->tenant;
+}
+
+static struct call *
+call_build(struct pops *p)
+{
+	struct call *c = p->spare ? p->spare : malloc(sizeof(*c));
+	int64_t now = loop_now_ms(p->x->loop);
+	struct lot *l, *next;
+
+	if (!c)
+		abort();
+	p->spare = NULL;
+	c->pops = p;
+	c->n = c->reqs_n = 0;
+	c->kept = NULL;
+	for (l = TAILQ_FIRST(&p->hot); l; l = next) {
+		next = TAILQ_NEXT(l, link);
+		if (!l->waiting) {
+			lot_cool(l);
+			continue;
+		}
+		if (c->n && memcmp(&c->tenant, lot_tenant(l),
+				     sizeof(c->tenant)) != 0)
+			continue;
+		c->tenant = *lot_tenant(l);
+		bool dry = draw(c, l, now);
+
+		lot_cool(l);
+		if (!dry) {
+			lot_heat(l);	/* behind the others */
+			break;
+		}
+		lot_settle(l);
+	}
+	if (c->n)
+		return c;
+	p->spare = c;
+	return NULL;
+}
+
+static void
+put_requests(struct pgargs *a, const struct call *c)
+{
+	pgargs_array(a, PGARGS_I64);
+	for (int i = 0; i < c->reqs_n; i++)
+		pgargs_item_i64(a, c->reqs[i]->lease_no);
+	pgargs_close(a);
+	pgargs_array(a, PGARGS_I32);
+	for (int i = 0; i < c->reqs_n; i++)
+		pgargs_item_i32(a, c->reqs[i]->q.lease_s);
+	pgargs_close(a);
+	pgargs_array(a, PGARGS_I32);
+	for (int i = 0; i < c->reqs_n; i++)
+		pgargs_item_i32(a, budget_of(c->reqs[i]));
+	pgargs_close(a);
+	pgargs_array(a, PGARGS_I32);
+	for (int i = 0; i < c->reqs_n; i++)
+		pgargs_item_i32(a, width_of(c->reqs[i]));
+	pgargs_close(a);
+	pgargs_array(a, PGARGS_BOOL);
+	for (int i = 0; i < c->reqs_n; i++)
+		pgargs_item_bool(a, c->reqs[i]->q.auto_ack);
+	pgargs_close(a);
+}
+
+static void on_answer(void *arg, const PGresult *res, const struct err *e);
+
+static void
+call_send(struct call *c)
+{
+	struct pops *p = c->pops;
+	struct pgargs a;
+
+	pgargs_init(&a);
+	pgargs_uuid(&a, &c->tenant);
+	put_requests(&a, c);
+	pgargs_array(&a, PGARGS_I32);
+	for (int r = 0; r < c->reqs_n; r++)
+		for (int i = 0; i < c->reqs[r]->cands; i++)
+			pgargs_item_i32(&a, r + 1);
+	pgargs_close(&a);
+	pgargs_array(&a, PGARGS_I64);
+	for (int i = 0; i < c->n; i++)
+		pgargs_item_i64(&a, c->cands[i].part_id);
+	pgargs_close(&a);
+	pgargs_array(&a, PGARGS_I64);
+	for (int i = 0; i < c->n; i++)
+		pgargs_item_i64(&a, c->cands[i].ring->group_id);
+	pgargs_close(&a);
+	pgargs_array(&a, PGARGS_I16);	/* no keys in this release */
+	pgargs_close(&a);
+	c->seq = ++p->call_seq;
+	c->sent_us = clk_mono_us();
+	TAILQ_INSERT_TAIL(&p->flights, c, link);
+	p->calls++;
+	p->stats.calls++;
+	p->stats.candidates += (uint64_t)c->n;
+	pgpool_call(p->x->pool, LANE_POP, &STMT_POP, &a, on_answer, c);
+}
+
+/* ---- firing ---- */
+
+static void
+pops_fire(struct pops *p)
+{
+	struct call *c;
+
+	/*
+	 * With no connection up one call goes out all the same: the pool
+	 * gets one for it or fails it.
+	 */
+	while (!TAILQ_EMPTY(&p->hot) && p->calls < POP_CALLS_MAX &&
+		(pgpool_idle(p->x->pool, LANE_POP) > 0 || p->calls == 0)) {
+		if (!(c = call_build(p)))
+			break;
+		call_send(c);
+	}
+}
+
+static void
+on_fire(void *arg)
+{
+	struct pops *p = arg;
+
+	if (p->fire_later) {
+		p->fire_later = false;
+		loop_later(p->x->loop, on_fire, p);
+		return;
+	}
+	p->fire_soon = false;
+	pops_fire(p);
+}
+
+void
+pops_fire_soon(struct pops *p)
+{
+	if (p->fire_soon)
+		return;
+	p->fire_soon = true;
+	loop_later(p->x->loop, on_fire, p);
+}
+
+static void
+on_lane_idle(void *arg, int lane)
+{
+	(void)lane;
+	struct pops *p = arg;
+
+	if (!TAILQ_EMPTY(&p->hot))
+		pops_fire_soon(p);
+}
+
+/* ---- verdicts ---- */
+
+static void
+read_verdicts(struct call *c, const PGresult *res)
+{
+	for (int i = 0; i < PQntuples(res); i++) {
+		int at = pgbin_i32(res, i, COL_CAND) - 1;
+
+		BUG(at < 0 || at >= c->n);
+		struct cand *k = &c->cands[at];
+
+		k->verdict = (enum verdict)pgbin_i32(res, i, COL_VERDICT);
+		if (k->verdict == VERDICT_TOOK) {
+			int64_t end = pgbin_i64(res, i, COL_BASE) +
+				pgbin_i32(res, i, COL_SKIP) +
+				pgbin_i32(res, i, COL_TAKE) - 1;
+
+			k->end = end > k->end ? end : k->end;
+			k->last = pgbin_i64(res, i, COL_LAST);
+			if (!pgbin_null(res, i, COL_EXPIRES))
+				k->until_us = pgbin_time(res, i, COL_EXPIRES);
+		} else if (!pgbin_null(res, i, COL_UNTIL)) {
+			k->until_us = pgbin_time(res, i, COL_UNTIL);
+		}
+	}
+}
+
+static int64_t
+park_until(const struct pops *p, const struct cand *k, int64_t now_ms,
+	int64_t cap_ms)
+{
+	int64_t until = pops_local_ms(p, k->until_us);
+
+	return until > now_ms + cap_ms ? now_ms + cap_ms : until;
+}
+
+static void
+end_one(struct pops *p, struct cand *k, bool auto_ack, int64_t now)
+{
+	enum hot_end end = HOT_END_BACK;
+	int64_t until = 0;
+
+	switch (k->verdict) {
+	case VERDICT_TOOK:
+		p->stats.took++;
+		if (auto_ack) {
+			end = k->last > k->end ? HOT_END_MORE : HOT_END_EMPTY;
+			break;
+		}
+		end = HOT_END_LEASED;
+		until = park_until(p, k, now, POP_LEASE_PARK_MAX_MS);
+		break;
+	case VERDICT_LEASED:
+		p->stats.leased++;
+		end = HOT_END_LEASED;
+		until = park_until(p, k, now, POP_LEASE_PARK_MAX_MS);
+		break;
+	case VERDICT_HIDDEN:
+		p->stats.hidden++;
+		end = HOT_END_HIDDEN;
+		until = park_until(p, k, now, POP_HIDDEN_PARK_MAX_MS);
+		break;
+	case VERDICT_LOCKED:
+		p->stats.locked++;
+		end = HOT_END_HIDDEN;
+		until = now + POP_LOCKED_MS;
+		break;
+	case VERDICT_BLOCKED:
+		p->stats.blocked++;
+		end = HOT_END_HIDDEN;
+		until = now + POP_BLOCKED_MS;
+		break;
+	case VERDICT_EMPTY:
+		p->stats.empty++;
+		end = HOT_END_EMPTY;
+		break;
+	case VERDICT_GONE:
+		p->stats.gone++;
+		end = HOT_END_GONE;
+		catalog_forget_part(p->x->catalog, k->part_id);
+		ring_check(k->ring);
+		break;
+	case VERDICT_NONE:
+		p->stats.unreached++;
+		break;
+	}
+	hot_end(k->ring->hot, k->part_id, end, until, now);
+}
+
+static void
+end_cands(struct call *c)
+{
+	struct pops *p = c->pops;
+	int64_t now = loop_now_ms(p->x->loop);
+
+	/* backwards, so that what comes back finds its place at once */
+	for (int r = c->reqs_n - 1; r >= 0; r--) {
+		struct pop *pop = c->reqs[r];
+
+		for (int i = pop->cands - 1; i >= 0; i--) {
+			struct cand *k = &c->cands[pop->first_cand + i];
+
+			end_one(p, k, pop->q.auto_ack, now);
+			if (pop->kind == POP_PINNED &&
+				k->verdict != VERDICT_NONE)
+				pop->lot->known = true;
+		}
+	}
+	/* those who wait look again, also when nothing is left for them */
+	for (int i = 0; i < c->n; i++) {
+		if (c->cands[i].ring->dead)
+			continue;
+		ring_heat(c->cands[i].ring, c->cands[i].part_id);
+		ring_arm(c->cands[i].ring);
+	}
+}
+
+static bool
+any_gone(const struct call *c, const struct pop *pop)
+{
+	for (int i = 0; i < pop->cands; i++)
+		if (c->cands[pop->first_cand + i].verdict == VERDICT_GONE)
+			return true;
+	return false;
+}
+
+/* Nothing was claimed for it. */
+static void
+try_again(struct call *c, struct pop *pop)
+{
+	struct lot *l = pop->lot;
+	bool lost = l->ring && l->ring->dead;
+
+	if (lost || (pop->kind == POP_PINNED && any_gone(c, pop))) {
+		pop->state = POP_RESOLVING;
+		if (pop->tries > POP_TRIES_MAX)
+			pop_finish_error(pop, 500, "pop failed");
+		else
+			pop_again(pop);
+	} else if (!pop->q.wait && pop->tries > POP_TRIES_MAX) {
+		pop_finish_empty(pop);
+	} else {
+		lot_rejoin(l, pop);
+	}
+}
+
+/* ---- answers ---- */
+
+static int
+slice_cmp(const void *a, const void *b)
+{
+	const struct pop_slice *x = a, *y = b;
+
+	if (x->cand != y->cand)
+		return x->cand < y->cand ? -1 : 1;
+	return x->base < y->base ? -1 : x->base > y->base;
+}
+
+static void
+read_slice(const struct call *c, const PGresult *res, int row,
+	struct pop_slice *s)
+{
+	s->cand = pgbin_i32(res, row, COL_CAND) - 1;
+	const struct cand *k = &c->cands[s->cand];
+
+	s->part_id = k->part_id;
+	s->part = catalog_part_by_id(c->pops->x->catalog, k->part_id);
+	s->group = k->group;
+	s->base = pgbin_i64(res, row, COL_BASE);
+	s->skip = pgbin_i32(res, row, COL_SKIP);
+	s->take = pgbin_i32(res, row, COL_TAKE);
+	s->at_us = pgbin_time(res, row, COL_AT);
+	s->attempt = pgbin_null(res, row, COL_ATTEMPT) ? 1
+		: pgbin_i32(res, row, COL_ATTEMPT);
+	s->raw_bytes = pgbin_i32(res, row, COL_RAW);
+	s->sealed = !pgbin_null(res, row, COL_KEY);
+	s->blob = pgbin_bytes(res, row, COL_BLOB);
+	s->lease_at = pgbin_null(res, row, COL_LEASE_AT) ? 0
+		: pgbin_i64(res, row, COL_LEASE_AT);
+	s->lease_group = pgbin_null(res, row, COL_LEASE_GROUP) ? 0
+		: pgbin_i64(res, row, COL_LEASE_GROUP);
+}
+
+/* Answers every request of the call from its rows. */
+static void
+call_answer(struct call *c, const PGresult *res)
+{
+	int rows = PQntuples(res);
+	struct pop_slice *slices = malloc(
+		((size_t)rows + 1) * sizeof(*slices));
+	size_t *first = calloc((size_t)c->reqs_n + 2, sizeof(*first));
+	size_t n = 0;
+
+	if (!slices || !first)
+		abort();
+	for (int i = 0; i < rows; i++)
+		if (pgbin_i32(res, i, COL_VERDICT) == VERDICT_TOOK)
+			read_slice(c, res, i, &slices[n++]);
+	/* candidates are in the order of their requests */
+	qsort(slices, n, sizeof(*slices), slice_cmp);
+	for (size_t i = 0, at = 0; i < (size_t)c->reqs_n; i++) {
+		struct pop *pop = c->reqs[i];
+
+		first[i] = at;
+		while (at < n && slices[at].cand <
+				pop->first_cand + pop->cands)
+			at++;
+		first[i + 1] = at;
+	}
+	for (int i = 0; i < c->reqs_n; i++) {
+		struct pop_slice *s = slices + first[i];
+		size_t k = first[i + 1] - first[i];
+
+		c->reqs[i]->lot->flying--;
+		if (k)
+			pop_reply(c->reqs[i], s, k);
+		else
+			try_again(c, c->reqs[i]);
+	}
+	free(first);
+	free(slices);
+}
+
+static void
+call_end(struct call *c)
+{
+	struct pops *p = c->pops;
+
+	call_free(c);
+	if (!TAILQ_EMPTY(&p->hot))
+		pops_fire_soon(p);
+}
+
+static void
+on_names(void *arg, const struct err *e)
+{
+	struct call *c = arg;
+
+	(void)e;	/* what has no name now was deleted meanwhile */
+	TAILQ_REMOVE(&c->pops->naming, c, link);
+	call_answer(c, c->kept);
+	call_end(c);
+}
+
+/* False when every partition that was claimed has a name. */
+static bool
+look_names_up(struct call *c, const PGresult *res)
+{
+	int64_t ids[POP_CALL_CANDIDATES];
+	size_t n = 0;
+
+	for (int i = 0; i < c->n; i++)
+		if (c->cands[i].verdict == VERDICT_TOOK &&
+			!catalog_part_by_id(c->pops->x->catalog,
+				c->cands[i].part_id))
+			ids[n++] = c->cands[i].part_id;
+	if (!n)
+		return false;
+	c->kept = PQcopyResult(
+		res, PG_COPYRES_ATTRS | PG_COPYRES_TUPLES);
+	if (!c->kept)
+		abort();
+	TAILQ_INSERT_TAIL(&c->pops->naming, c, link);
+	catalog_load_parts_by_id(c->pops->x->catalog, &c->tenant, ids, n,
+		on_names, c);
+	return true;
+}
+
+static void
+call_failed(struct call *c, const struct err *e)
+{
+	struct pops *p = c->pops;
+	int64_t now = loop_now_ms(p->x->loop);
+	bool no_pool = e->kind == ERR_DB_RETRY && strcmp(e->text, "pool") == 0;
+	uint64_t suppressed;
+
+	p->failures.every_ms = 5000;
+	if (!no_pool && log_sample(&p->failures, now, &suppressed))
+		log_line(LOG_WARN, "pop", "call failed",
+			"sqlstate=%s error=%s suppressed=%llu", e->sqlstate,
+			log_quote(e->text), (unsigned long long)suppressed);
+	/* claimed or not: whether is found out in a moment */
+	for (int i = 0; i < c->n; i++) {
+		struct cand *k = &c->cands[i];
+
+		hot_end(k->ring->hot, k->part_id, HOT_END_HIDDEN,
+			now + POP_FAILED_MS, now);
+		if (!k->ring->dead)
+			ring_arm(k->ring);
+	}
+	for (int i = 0; i < c->reqs_n; i++) {
+		struct pop *pop = c->reqs[i];
+
+		pop->lot->flying--;
+		pop_finish_error(pop, 500, no_pool ? "pool" : "pop failed");
+	}
+	call_end(c);
+}
+
+static void
+on_answer(void *arg, const PGresult *res, const struct err *e)
+{
+	struct call *c = arg;
+	struct pops *p = c->pops;
+
+	TAILQ_REMOVE(&p->flights, c, link);
+	p->calls--;
+	if (e) {
+		call_failed(c, e);
+		return;
+	}
+	int messages = 0;
+
+	for (int i = 0; i < c->n; i++) {
+		c->cands[i].end = -1;
+		c->cands[i].until_us = 0;
+	}
+	for (int i = 0; i < PQntuples(res); i++)
+		if (!pgbin_null(res, i, COL_TAKE))
+			messages += pgbin_i32(res, i, COL_TAKE);
+	count_batch(p->x, COUNT_POP, c->n, messages,
+		clk_mono_us() - c->sent_us);
+	read_verdicts(c, res);
+	end_cands(c);
+	if (look_names_up(c, res))
+		return;
+	call_answer(c, res);
+	call_end(c);
+}
+
+/* ---- the whole ---- */
+
+struct pops *
+pops_new(struct ctx *x)
+{
+	struct pops *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		abort();
+	p->x = x;
+	TAILQ_INIT(&p->pops);
+	TAILQ_INIT(&p->rings);
+	TAILQ_INIT(&p->discs);
+	TAILQ_INIT(&p->hot);
+	TAILQ_INIT(&p->slow);
+	TAILQ_INIT(&p->walk_queue);
+	TAILQ_INIT(&p->flights);
+	TAILQ_INIT(&p->naming);
+	p->probe_tokens = POP_PROBES_PER_S;
+	p->probe_ms = loop_now_ms(x->loop);
+	pgpool_on_idle(x->pool, LANE_POP, on_lane_idle, p);
+	return p;
+}
+
+void
+pops_free(struct pops *p)
+{
+	struct pop *pop;
+
+	if (!p)
+		return;
+	/* requests are gone with the server by now: only our own memory */
+	while ((pop = TAILQ_FIRST(&p->pops)))
+		pop_finish(pop);
+	disc_free_all(p);
+	ring_free_all(p);
+	want_free_all(p);
+	watch_free_all(p);
+	call_free_all(p);
+	buf_fini(&p->scratch);
+	if (p->probe_timer.loop)
+		loop_timer_fini(&p->probe_timer);
+	if (p->want_timer.loop)
+		loop_timer_fini(&p->want_timer);
+	free(p);
+}
+
+void
+pops_stats(const struct pops *p, struct pops_stats *out)
+{
+	const struct ring *ring;
+
+	*out = p->stats;
+	out->parked = p->parked;
+	out->calls_inflight = p->calls;
+	TAILQ_FOREACH(ring, &p->rings, all) {
+		out->rings++;
+		out->entries += hot_count(ring->hot);
+		out->ready += hot_ready(ring->hot) + hot_probes(ring->hot);
+		out->inflight += hot_flying(ring->hot);
+	}
+}
+
+static int
+parked_in(const struct ring *ring)
+{
+	size_t at = 0;
+	const struct lot *pin;
+	int n = ring->wild.waiting;
+
+	while ((pin = map_next(&ring->pins, &at)))
+		n += pin->waiting;
+	return n;
+}
+
+void
+pops_each_parked(const struct pops *p,
+	void (*fn)(void *arg, struct cat_queue *q, int parked), void *arg)
+{
+	struct ring *ring;
+
+	TAILQ_FOREACH(ring, &p->rings, all) {
+		/* once per queue: at the first of its rings */
+		if (ring->queue->rings != ring || ring->queue->gone)
+			continue;
+		int n = 0;
+
+		for (const struct ring *r = ring; r; r = r->next_in_queue)
+			n += parked_in(r);
+		if (n)
+			fn(arg, ring->queue, n);
+	}
+}
