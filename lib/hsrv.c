@@ -114,7 +114,7 @@ on_idle_timer(void *arg)
 
 	while ((c = TAILQ_FIRST(&s->idle))) {
 		int64_t left = c->idle_from_ms + s->conf.idle_timeout_ms -
-			loop_now_ms(s->loop);
+			       loop_now_ms(s->loop);
 
 		if (left > 0) {
 			loop_timer_start(&s->idle_timer, left);
@@ -127,17 +127,15 @@ on_idle_timer(void *arg)
 bool
 hsrv_memory_full(const struct hsrv *s)
 {
-	return s->stats.body_bytes >= s->conf.memory_bytes;
+	return s->held_bytes >= s->conf.memory_bytes;
 }
 
-void
-hsrv_memory_add(struct hsrv_req *r, int64_t bytes)
+static void
+hold(struct hsrv *s, int64_t bytes)
 {
-	struct hsrv *s = r->s;
 	struct hsrv_conn *c;
 
-	r->body_counted += bytes;
-	s->stats.body_bytes += bytes;
+	s->held_bytes += bytes;
 	if (bytes >= 0)
 		return;
 	/* Each looks again before it reads, so waking all is harmless. */
@@ -145,6 +143,25 @@ hsrv_memory_add(struct hsrv_req *r, int64_t bytes)
 		hsrv_memory_unwait(c);
 		hsrv_conn_later(c);
 	}
+}
+
+void
+hsrv_memory_add(struct hsrv_req *r, int64_t bytes)
+{
+	r->body_counted += bytes;
+	r->s->stats.body_bytes += bytes;
+	hold(r->s, bytes);
+}
+
+void
+hsrv_memory_in(struct hsrv_conn *c)
+{
+	int64_t now = (int64_t)c->in.len;
+
+	if (now == c->in_counted)
+		return;
+	hold(c->s, now - c->in_counted);
+	c->in_counted = now;
 }
 
 void
@@ -219,7 +236,7 @@ accept_one(struct hsrv_listener *l)
 		if (!l->s->draining)
 			accept_pause(l->s, errno);
 		return false;
-	default:	/* that connection failed, not the listener */
+	default: /* that connection failed, not the listener */
 		return true;
 	}
 }
@@ -242,12 +259,11 @@ bind_one(const struct addrinfo *a, int port, bool v6_only, struct err *e)
 
 	memcpy(&sa, a->ai_addr, a->ai_addrlen);
 	if (a->ai_family == AF_INET6)
-		((struct sockaddr_in6 *)&sa)->sin6_port =
-			htons((uint16_t)port);
+		((struct sockaddr_in6 *)&sa)->sin6_port = htons((uint16_t)port);
 	else
 		((struct sockaddr_in *)&sa)->sin_port = htons((uint16_t)port);
-	fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
-		0);
+	fd = socket(
+		a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return err_errno(e, "socket");
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -273,9 +289,9 @@ port_of(int fd)
 
 	if (getsockname(fd, (struct sockaddr *)&sa, &n) < 0)
 		return 0;
-	return ntohs(sa.ss_family == AF_INET6 ?
-		((struct sockaddr_in6 *)&sa)->sin6_port :
-		((struct sockaddr_in *)&sa)->sin_port);
+	return ntohs(sa.ss_family == AF_INET6
+			     ? ((struct sockaddr_in6 *)&sa)->sin6_port
+			     : ((struct sockaddr_in *)&sa)->sin_port);
 }
 
 static void
@@ -285,8 +301,8 @@ listener_add(struct hsrv *s, int fd)
 
 	l->s = s;
 	l->fd = fd;
-	l->ev = event_new(loop_base(s->loop), fd, EV_READ | EV_PERSIST,
-		on_accept, l);
+	l->ev = event_new(
+		loop_base(s->loop), fd, EV_READ | EV_PERSIST, on_accept, l);
 	BUG(!l->ev);
 	event_add(l->ev, NULL);
 	if (!s->port)
@@ -296,9 +312,9 @@ listener_add(struct hsrv *s, int fd)
 int
 hsrv_listen(struct hsrv *s, const char *host, int port, struct err *e)
 {
-	struct addrinfo hints = {
-		.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM
-	}, *all, *a;
+	struct addrinfo hints = { .ai_flags = AI_PASSIVE,
+		.ai_socktype = SOCK_STREAM },
+			*all, *a;
 	struct err why = ERR_ZERO;
 	int rc, got = 0;
 
@@ -318,7 +334,7 @@ hsrv_listen(struct hsrv *s, const char *host, int port, struct err *e)
 		if (fd < 0)
 			continue;
 		listener_add(s, fd);
-		if (port == 0)	/* further addresses of the name: same port */
+		if (port == 0) /* further addresses of the name: same port */
 			port = port_of(fd);
 		got++;
 	}
@@ -371,8 +387,8 @@ listeners_close(struct hsrv *s)
 }
 
 void
-hsrv_drain(struct hsrv *s, int64_t grace_ms, void (*on_drained)(void *),
-	void *arg)
+hsrv_drain(
+	struct hsrv *s, int64_t grace_ms, void (*on_drained)(void *), void *arg)
 {
 	struct hsrv_conn *c, *next;
 

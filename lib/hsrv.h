@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HTTP/1.1 server on bufferevents (RFC 9112).  Route, gate and size are
+ * HTTP/1.1 server on libevent (RFC 9112).  Route, gate and size are
  * decided before the body is read; one request in flight per connection,
  * pipelined bytes stay unread; a client that vanishes while its request is
  * parked is noticed.  Head 10 s, body 10 s + 1 s per 64 KiB, idle 75 s.

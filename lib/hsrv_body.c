@@ -87,8 +87,7 @@ step_trailer(struct hsrv_chunk *k, unsigned char c)
 	}
 	if (c == '\n')
 		return bad(k, "malformed trailer");
-	if (k->line == HSRV_CHUNK_LINE_MAX ||
-		++k->extra > HSRV_CHUNK_EXTRA_MAX)
+	if (k->line == HSRV_CHUNK_LINE_MAX || ++k->extra > HSRV_CHUNK_EXTRA_MAX)
 		return bad(k, "trailers too long");
 	k->trailer[k->line++] = (char)c;
 	return HSRV_CHUNK_MORE;

@@ -18,19 +18,19 @@
 #include <unistd.h>
 
 enum {
-	TURN_BYTES = 256 << 10,		/* read in one turn */
-	TURN_REQUESTS = 32,		/* served in one turn */
+	TURN_BYTES = 256 << 10, /* read in one turn */
+	TURN_REQUESTS = 32, /* served in one turn */
 	LINGER_BYTES = 256 << 10,
-	FULL_READ_BYTES = 4 << 10,	/* of a head while memory is short */
+	FULL_READ_BYTES = 4 << 10, /* of a head while memory is short */
 	BODY_BYTES_PER_S = 64 << 10,
-	DRAIN_FRESH_MS = 1000,		/* for who connected just before */
+	DRAIN_FRESH_MS = 1000, /* for who connected just before */
 };
 
 /* The bytes in hand: in c->in, or still in the shared scratch. */
 struct view {
 	struct span s;
-	bool kept;		/* s lies at the front of c->in */
-	int64_t read_bytes;	/* this turn */
+	bool kept; /* s lies at the front of c->in */
+	int64_t read_bytes; /* this turn */
 	int requests;
 };
 
@@ -57,13 +57,6 @@ timer_stop(struct hsrv_conn *c)
 }
 
 static void
-conn_free(struct hsrv_conn *c)
-{
-	buf_fini(&c->in);
-	free(c);
-}
-
-static void
 call_gone(struct hsrv_conn *c)
 {
 	hsrv_fn fn = c->on_gone;
@@ -82,9 +75,9 @@ on_later(void *arg)
 
 	c->later = false;
 	if (c->state == HSRV_AT_DEAD)
-		conn_free(c);
+		free(c);
 	else if (c->parked && c->on_gone &&
-		(c->gone || hsrv_conn_hangs_up(c, true)))
+		 (c->gone || hsrv_conn_hangs_up(c, true)))
 		call_gone(c);
 	else
 		step(c);
@@ -109,6 +102,8 @@ hsrv_conn_close(struct hsrv_conn *c)
 	c->state = HSRV_AT_DEAD;
 	hsrv_idle_del(c);
 	hsrv_memory_unwait(c);
+	buf_fini(&c->in);
+	hsrv_memory_in(c);
 	event_free(c->ev_read);
 	if (c->ev_write)
 		event_free(c->ev_write);
@@ -163,7 +158,7 @@ on_read(evutil_socket_t fd, short what, void *arg)
 	case HSRV_AT_LINGER:
 		step(c);
 		break;
-	case HSRV_AT_WRITE:	/* a write will find out */
+	case HSRV_AT_WRITE: /* a write will find out */
 	case HSRV_AT_DEAD:
 		break;
 	}
@@ -335,7 +330,7 @@ admit(struct hsrv_conn *c, const struct hsrv_head *h, size_t in_hand)
 		give_to_handler(c);
 		return;
 	}
-	c->state = HSRV_AT_HANDLER;	/* the gate may reply */
+	c->state = HSRV_AT_HANDLER; /* the gate may reply */
 	if (s->conf.gate && !s->conf.gate(r, r->route->level))
 		return;
 	if (h->length > s->conf.max_body_bytes) {
@@ -351,8 +346,8 @@ admit(struct hsrv_conn *c, const struct hsrv_head *h, size_t in_hand)
 	c->state = HSRV_AT_BODY;
 	c->chunked = h->chunked;
 	c->length_left = h->chunked ? 0 : h->length;
-	c->chunk = h->chunked ?
-		arena_zalloc(r->arena, sizeof(*c->chunk)) : NULL;
+	c->chunk =
+		h->chunked ? arena_zalloc(r->arena, sizeof(*c->chunk)) : NULL;
 	c->body_from_ms = loop_now_ms(c->loop);
 	c->body_wire_bytes = 0;
 	c->waiting_from_ms = 0;
@@ -403,8 +398,8 @@ step_head(struct hsrv_conn *c, struct view *v)
 	r->path = h.path;
 	r->query = h.query;
 	r->fields_n = h.fields_n;
-	r->fields = arena_alloc(r->arena,
-		sizeof(*r->fields) * ((size_t)h.fields_n + 1));
+	r->fields = arena_alloc(
+		r->arena, sizeof(*r->fields) * ((size_t)h.fields_n + 1));
 	memcpy(r->fields, s->fields, sizeof(*r->fields) * (size_t)h.fields_n);
 	c->keep_alive = h.keep_alive;
 	c->http10 = h.minor == 0;
@@ -422,8 +417,8 @@ static bool
 body_counted(struct hsrv_conn *c, struct view *v)
 {
 	struct buf *b = &c->req->body;
-	size_t n = (uint64_t)c->length_left < v->s.n ?
-		(size_t)c->length_left : v->s.n;
+	size_t n = (uint64_t)c->length_left < v->s.n ? (size_t)c->length_left
+						     : v->s.n;
 
 	/* Grows with what has come, whatever was announced. */
 	buf_put(b, v->s.p, n);
@@ -442,8 +437,8 @@ body_chunked(struct hsrv_conn *c, struct view *v)
 {
 	struct hsrv_req *r = c->req;
 	size_t before = r->body.len, wire = v->s.n;
-	enum hsrv_chunk_verdict verdict = hsrv_body_chunked(c->chunk, &v->s,
-		&r->body, c->s->conf.max_body_bytes);
+	enum hsrv_chunk_verdict verdict = hsrv_body_chunked(
+		c->chunk, &v->s, &r->body, c->s->conf.max_body_bytes);
 
 	c->body_wire_bytes += (int64_t)(wire - v->s.n);
 	hsrv_memory_add(r, (int64_t)(r->body.len - before));
@@ -476,7 +471,7 @@ static int64_t
 body_deadline_ms(const struct hsrv_conn *c)
 {
 	return c->body_from_ms + c->s->conf.body_timeout_ms +
-		c->body_wire_bytes * 1000 / BODY_BYTES_PER_S;
+	       c->body_wire_bytes * 1000 / BODY_BYTES_PER_S;
 }
 
 /* No reading while memory is short; true when it has to wait. */
@@ -609,7 +604,10 @@ step(struct hsrv_conn *c)
 		}
 	}
 	c->in_step = false;
+	if (c->state == HSRV_AT_DEAD)
+		return;
 	keep_view(c, &v);
+	hsrv_memory_in(c);
 }
 
 static void
@@ -620,7 +618,7 @@ on_timer(void *arg)
 
 	switch (c->state) {
 	case HSRV_AT_HEAD:
-		if (c->in.len == 0) {	/* draining: nothing came */
+		if (c->in.len == 0) { /* draining: nothing came */
 			hsrv_conn_close(c);
 			break;
 		}
@@ -638,8 +636,7 @@ on_timer(void *arg)
 		if (left > 0)
 			timer_start(c, left);
 		else
-			hsrv_reply_refuse(c, 408,
-				"request body took too long");
+			hsrv_reply_refuse(c, 408, "request body took too long");
 		break;
 	case HSRV_AT_WRITE:
 	case HSRV_AT_LINGER:
@@ -656,7 +653,7 @@ hsrv_conn_drain(struct hsrv_conn *c)
 {
 	if (c->state != HSRV_AT_HEAD)
 		return;
-	c->readable = true;	/* a request may be there unseen */
+	c->readable = true; /* a request may be there unseen */
 	step(c);
 	if (c->state != HSRV_AT_HEAD || c->in.len)
 		return;
@@ -731,13 +728,14 @@ hsrv_conn_send(struct hsrv_conn *c)
 
 		if (r->sent < head_n)
 			iov[m.msg_iovlen++] = (struct iovec){
-				.iov_base = (char *)(uintptr_t)
-					(r->head_out.p + r->sent),
-				.iov_len = head_n - r->sent };
+				.iov_base = (char *)(uintptr_t)(r->head_out.p +
+								r->sent),
+				.iov_len = head_n - r->sent
+			};
 		if (body_at < r->out_n)
-			iov[m.msg_iovlen++] = (struct iovec){
-				.iov_base = r->out.p + body_at,
-				.iov_len = r->out_n - body_at };
+			iov[m.msg_iovlen++] =
+				(struct iovec){ .iov_base = r->out.p + body_at,
+					.iov_len = r->out_n - body_at };
 		n = sendmsg(c->fd, &m, MSG_NOSIGNAL);
 		if (n < 0 && errno == EINTR)
 			continue;

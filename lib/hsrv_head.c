@@ -16,29 +16,13 @@ hsrv_head_refuse(struct hsrv_head *h, int status, const char *error)
 	return false;
 }
 
-/* RFC 9110 tchar: 1; other bytes a field value may hold: 2. */
-static const unsigned char classes[256] = {
-	['!'] = 1, ['#'] = 1, ['$'] = 1, ['%'] = 1, ['&'] = 1, ['\''] = 1,
-	['*'] = 1, ['+'] = 1, ['-'] = 1, ['.'] = 1, ['^'] = 1, ['_'] = 1,
-	['`'] = 1, ['|'] = 1, ['~'] = 1,
-	['0'] = 1, ['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 1, ['5'] = 1,
-	['6'] = 1, ['7'] = 1, ['8'] = 1, ['9'] = 1,
-	['a'] = 1, ['b'] = 1, ['c'] = 1, ['d'] = 1, ['e'] = 1, ['f'] = 1,
-	['g'] = 1, ['h'] = 1, ['i'] = 1, ['j'] = 1, ['k'] = 1, ['l'] = 1,
-	['m'] = 1, ['n'] = 1, ['o'] = 1, ['p'] = 1, ['q'] = 1, ['r'] = 1,
-	['s'] = 1, ['t'] = 1, ['u'] = 1, ['v'] = 1, ['w'] = 1, ['x'] = 1,
-	['y'] = 1, ['z'] = 1,
-	['A'] = 1, ['B'] = 1, ['C'] = 1, ['D'] = 1, ['E'] = 1, ['F'] = 1,
-	['G'] = 1, ['H'] = 1, ['I'] = 1, ['J'] = 1, ['K'] = 1, ['L'] = 1,
-	['M'] = 1, ['N'] = 1, ['O'] = 1, ['P'] = 1, ['Q'] = 1, ['R'] = 1,
-	['S'] = 1, ['T'] = 1, ['U'] = 1, ['V'] = 1, ['W'] = 1, ['X'] = 1,
-	['Y'] = 1, ['Z'] = 1,
-};
-
 bool
 hsrv_head_is_token(unsigned char c)
 {
-	return classes[c] == 1;
+	unsigned char lower = c | 0x20;
+
+	return (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9') ||
+	       (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
 static bool
@@ -171,7 +155,8 @@ parse_target(struct span t, struct hsrv_head *h)
 		while (i < t.n && t.p[i] != '/' && t.p[i] != '?')
 			i++;
 		if (i == 7)
-			return hsrv_head_refuse(h, 400, "no host in the target");
+			return hsrv_head_refuse(
+				h, 400, "no host in the target");
 		t = span_make(t.p + i, t.n - i);
 		if (t.n == 0 || t.p[0] == '?') {
 			h->path = SPAN_LIT("/");
@@ -203,16 +188,17 @@ parse_request_line(struct span l, struct hsrv_head *h)
 	m = span_make(l.p, (size_t)(sp1 - l.p));
 	for (size_t i = 0; i < m.n; i++)
 		if (!hsrv_head_is_token((unsigned char)m.p[i]))
-			return hsrv_head_refuse(h, 400,
-				"malformed request line");
+			return hsrv_head_refuse(
+				h, 400, "malformed request line");
 	h->method = method_of(m);
 	rest = span_make(sp1 + 1, l.n - m.n - 1);
 	sp2 = memchr(rest.p, ' ', rest.n);
 	if (!sp2 || sp2 == rest.p)
 		return hsrv_head_refuse(h, 400, "malformed request line");
-	return parse_version(span_make(sp2 + 1,
-		rest.n - (size_t)(sp2 - rest.p) - 1), h) &&
-		parse_target(span_make(rest.p, (size_t)(sp2 - rest.p)), h);
+	return parse_version(
+		       span_make(sp2 + 1, rest.n - (size_t)(sp2 - rest.p) - 1),
+		       h) &&
+	       parse_target(span_make(rest.p, (size_t)(sp2 - rest.p)), h);
 }
 
 bool
@@ -239,7 +225,8 @@ hsrv_head_field(struct span l, struct hsrv_field *f)
 static bool
 name_is(struct span name, const char *lower)
 {
-	return name.n == strlen(lower) && strncasecmp(name.p, lower, name.n) == 0;
+	return name.n == strlen(lower) &&
+	       strncasecmp(name.p, lower, name.n) == 0;
 }
 
 static bool
@@ -253,8 +240,8 @@ parse_length(struct span v, struct hsrv_head *h)
 		return hsrv_head_refuse(h, 400, "malformed Content-Length");
 	for (size_t i = 0; i < v.n; i++) {
 		if (v.p[i] < '0' || v.p[i] > '9')
-			return hsrv_head_refuse(h, 400,
-				"malformed Content-Length");
+			return hsrv_head_refuse(
+				h, 400, "malformed Content-Length");
 		/* saturates: too large is 413, not malformed */
 		if (n > (INT64_MAX - 9) / 10)
 			n = INT64_MAX;
@@ -279,11 +266,11 @@ list_next(struct span *rest, struct span *item)
 	*item = span_make(rest->p, n);
 	while (item->n && (item->p[0] == ' ' || item->p[0] == '\t'))
 		*item = span_make(item->p + 1, item->n - 1);
-	while (item->n && (item->p[item->n - 1] == ' ' ||
-		item->p[item->n - 1] == '\t'))
+	while (item->n &&
+		(item->p[item->n - 1] == ' ' || item->p[item->n - 1] == '\t'))
 		item->n--;
-	*rest = comma ? span_make(comma + 1, rest->n - n - 1) :
-		(struct span)SPAN_ZERO;
+	*rest = comma ? span_make(comma + 1, rest->n - n - 1)
+		      : (struct span)SPAN_ZERO;
 	return true;
 }
 
@@ -336,17 +323,17 @@ use_field(const struct hsrv_field *f, struct fields_seen *seen,
 		return true;
 	case 14:
 		return !name_is(f->name, "content-length") ||
-			parse_length(f->value, h);
+		       parse_length(f->value, h);
 	case 17:
 		if (!name_is(f->name, "transfer-encoding"))
 			return true;
 		if (seen->te)
-			return hsrv_head_refuse(h, 400,
-				"repeated Transfer-Encoding");
+			return hsrv_head_refuse(
+				h, 400, "repeated Transfer-Encoding");
 		seen->te = true;
 		if (!name_is(f->value, "chunked"))
-			return hsrv_head_refuse(h, 501,
-				"transfer encoding not supported");
+			return hsrv_head_refuse(
+				h, 501, "transfer encoding not supported");
 		h->chunked = true;
 		return true;
 	}
@@ -359,11 +346,11 @@ conclude(const struct fields_seen *seen, struct hsrv_head *h)
 	if (!seen->host && h->minor > 0)
 		return hsrv_head_refuse(h, 400, "no Host");
 	if (h->chunked && h->length >= 0)
-		return hsrv_head_refuse(h, 400,
-			"both Content-Length and Transfer-Encoding");
+		return hsrv_head_refuse(
+			h, 400, "both Content-Length and Transfer-Encoding");
 	if (h->chunked && h->minor == 0)
-		return hsrv_head_refuse(h, 400,
-			"Transfer-Encoding in an HTTP/1.0 request");
+		return hsrv_head_refuse(
+			h, 400, "Transfer-Encoding in an HTTP/1.0 request");
 	if (h->minor == 0) {
 		h->expect_continue = false;
 		h->keep_alive = seen->keeps;
@@ -374,8 +361,7 @@ conclude(const struct fields_seen *seen, struct hsrv_head *h)
 }
 
 bool
-hsrv_head_parse(struct span in, struct hsrv_field *fields,
-	struct hsrv_head *h)
+hsrv_head_parse(struct span in, struct hsrv_field *fields, struct hsrv_head *h)
 {
 	const char *p = in.p, *end = in.p + in.n, *lf;
 	struct fields_seen seen = { .host = false };
@@ -389,8 +375,8 @@ hsrv_head_parse(struct span in, struct hsrv_field *fields,
 
 		lf = memchr(p, '\n', (size_t)(end - p));
 		if (!lf || lf == p || lf[-1] != '\r')
-			return hsrv_head_refuse(h, 400,
-				"bare LF in the request head");
+			return hsrv_head_refuse(
+				h, 400, "bare LF in the request head");
 		line = span_make(p, (size_t)(lf - 1 - p));
 		if (first) {
 			first = false;
@@ -403,9 +389,11 @@ hsrv_head_parse(struct span in, struct hsrv_field *fields,
 		if (line.p[0] == ' ' || line.p[0] == '\t')
 			return hsrv_head_refuse(h, 400, "folded header line");
 		if (h->fields_n == HSRV_FIELDS_MAX)
-			return hsrv_head_refuse(h, 431, "too many header lines");
+			return hsrv_head_refuse(
+				h, 431, "too many header lines");
 		if (!hsrv_head_field(line, &fields[h->fields_n]))
-			return hsrv_head_refuse(h, 400, "malformed header line");
+			return hsrv_head_refuse(
+				h, 400, "malformed header line");
 		if (!use_field(&fields[h->fields_n++], &seen, h))
 			return false;
 	}

@@ -118,7 +118,7 @@ struct hsrv_req {
 	struct span params[HSRV_PARAMS_MAX];
 	int params_n;
 	struct buf body;
-	int64_t body_counted;		/* in s->body_bytes */
+	int64_t body_counted;		/* in s->stats.body_bytes */
 	void *user;
 	/* reply */
 	struct buf out;
@@ -172,6 +172,7 @@ struct hsrv_conn {
 	struct hsrv_req *req;
 	hsrv_fn on_gone;
 	struct buf in;		/* read but not consumed */
+	int64_t in_counted;	/* of it in s->held_bytes */
 	size_t scanned;		/* hsrv_head_end */
 	int64_t length_left;	/* of a counted body */
 	int64_t skip;		/* refused body bytes to jump over */
@@ -229,6 +230,7 @@ struct hsrv {
 	bool draining, drained;
 	void (*on_drained)(void *);
 	void *drained_arg;
+	int64_t held_bytes;		/* bodies and bytes not consumed */
 	struct hsrv_stats stats;
 	/* shared scratch of whoever runs now */
 	struct hsrv_field fields[HSRV_FIELDS_MAX];
@@ -239,8 +241,10 @@ struct hsrv_req *hsrv_req_new(struct hsrv *s, struct hsrv_conn *c);
 void hsrv_req_free(struct hsrv_req *r);
 void hsrv_idle_add(struct hsrv_conn *c);
 void hsrv_idle_del(struct hsrv_conn *c);
-/* Counts body bytes of r; its release wakes who waits. */
+/* Counts body bytes of r; their release wakes who waits. */
 void hsrv_memory_add(struct hsrv_req *r, int64_t bytes);
+/* Counts what c->in holds now: pipelined bytes cost memory like bodies. */
+void hsrv_memory_in(struct hsrv_conn *c);
 bool hsrv_memory_full(const struct hsrv *s);
 void hsrv_memory_wait(struct hsrv_conn *c);
 void hsrv_memory_unwait(struct hsrv_conn *c);

@@ -126,20 +126,30 @@ reason(int status)
 		int status;
 		const char *text;
 	} known[] = {
-		{ 200, "OK" }, { 201, "Created" }, { 202, "Accepted" },
-		{ 204, "No Content" }, { 304, "Not Modified" },
-		{ 400, "Bad Request" }, { 401, "Unauthorized" },
-		{ 403, "Forbidden" }, { 404, "Not Found" },
-		{ 405, "Method Not Allowed" }, { 406, "Not Acceptable" },
-		{ 408, "Request Timeout" }, { 409, "Conflict" },
-		{ 410, "Gone" }, { 412, "Precondition Failed" },
-		{ 413, "Content Too Large" }, { 414, "URI Too Long" },
+		{ 200, "OK" },
+		{ 201, "Created" },
+		{ 202, "Accepted" },
+		{ 204, "No Content" },
+		{ 304, "Not Modified" },
+		{ 400, "Bad Request" },
+		{ 401, "Unauthorized" },
+		{ 403, "Forbidden" },
+		{ 404, "Not Found" },
+		{ 405, "Method Not Allowed" },
+		{ 406, "Not Acceptable" },
+		{ 408, "Request Timeout" },
+		{ 409, "Conflict" },
+		{ 410, "Gone" },
+		{ 412, "Precondition Failed" },
+		{ 413, "Content Too Large" },
+		{ 414, "URI Too Long" },
 		{ 415, "Unsupported Media Type" },
 		{ 417, "Expectation Failed" },
 		{ 422, "Unprocessable Content" },
 		{ 429, "Too Many Requests" },
 		{ 431, "Request Header Fields Too Large" },
-		{ 500, "Internal Server Error" }, { 501, "Not Implemented" },
+		{ 500, "Internal Server Error" },
+		{ 501, "Not Implemented" },
 		{ 503, "Service Unavailable" },
 		{ 505, "HTTP Version Not Supported" },
 	};
@@ -183,8 +193,8 @@ write_head(struct hsrv_req *r, int status, bool bodiless)
 	char *start, *p;
 
 	for (int i = 0; i < r->extra_n; i++)
-		room += strlen(r->extra[i].name) +
-			strlen(r->extra[i].value) + 4;
+		room += strlen(r->extra[i].name) + strlen(r->extra[i].value) +
+			4;
 	p = start = arena_alloc(r->arena, room);
 	put(&p, "HTTP/1.1 ");
 	put_number(&p, (size_t)status);

@@ -80,7 +80,7 @@ hsrv_uri_check(struct span raw)
 	struct utf8 u = { .more = 0 };
 
 	if (raw.n == 0 || !memchr(raw.p, '%', raw.n))
-		return NULL;	/* the target itself is plain ASCII */
+		return NULL; /* the target itself is plain ASCII */
 	for (size_t i = 0; i < raw.n; i++) {
 		unsigned char c = (unsigned char)raw.p[i];
 
@@ -107,8 +107,9 @@ hsrv_uri_decode(struct span raw, bool plus_is_space, struct arena *a)
 	char *out;
 	size_t n = 0;
 
-	if (raw.n == 0 || (!memchr(raw.p, '%', raw.n) &&
-		!(plus_is_space && memchr(raw.p, '+', raw.n))))
+	if (raw.n == 0 ||
+		(!memchr(raw.p, '%', raw.n) &&
+			!(plus_is_space && memchr(raw.p, '+', raw.n))))
 		return raw;
 	out = arena_alloc(a, raw.n);
 	for (size_t i = 0; i < raw.n; i++) {
@@ -186,8 +187,8 @@ hsrv_uri_match(const char *pattern, struct span path, struct arena *a,
 }
 
 bool
-hsrv_uri_query(struct span query, const char *key, struct arena *a,
-	struct span *out)
+hsrv_uri_query(
+	struct span query, const char *key, struct arena *a, struct span *out)
 {
 	const char *p = query.p, *end = query.p + query.n, *amp;
 
@@ -202,9 +203,10 @@ hsrv_uri_query(struct span query, const char *key, struct arena *a,
 		k = span_make(p, (size_t)((eq ? eq : amp) - p));
 		if (!span_is(hsrv_uri_decode(k, true, a), key))
 			continue;
-		*out = eq ? hsrv_uri_decode(span_make(eq + 1,
-			(size_t)(amp - eq - 1)), true, a) :
-			span_make(amp, 0);
+		*out = eq ? hsrv_uri_decode(
+				    span_make(eq + 1, (size_t)(amp - eq - 1)),
+				    true, a)
+			  : span_make(amp, 0);
 		return true;
 	}
 	return false;

@@ -188,7 +188,7 @@ take_reply(struct client *c, struct reply *r, bool head_only)
 	if (!end)
 		return false;
 	r->head = span_make(in.p, (size_t)(end + 4 - in.p));
-	r->status = atoi(in.p + strlen("HTTP/1.1 "));
+	r->status = (int)strtol(in.p + strlen("HTTP/1.1 "), NULL, 10);
 	len = memmem(in.p, r->head.n, "Content-Length: ", 16);
 	n = len && !head_only ? strtoul(len + 16, NULL, 10) : 0;
 	if (in.n < r->head.n + n)

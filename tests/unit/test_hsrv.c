@@ -162,9 +162,13 @@ setup(void **state)
 	t->loop = loop_new();
 	loop_timer_init(&t->tick, t->loop, on_tick, t);
 	t->conf = (struct hsrv_conf){
-		.routes = routes, .routes_n = sizeof(routes) / sizeof(*routes),
-		.gate = gate, .unmatched = do_none, .ctx = t,
-		.max_body_bytes = 8 << 20, .memory_bytes = 64 << 20,
+		.routes = routes,
+		.routes_n = sizeof(routes) / sizeof(*routes),
+		.gate = gate,
+		.unmatched = do_none,
+		.ctx = t,
+		.max_body_bytes = 8 << 20,
+		.memory_bytes = 64 << 20,
 	};
 	for (int i = 0; i < CLIENTS_MAX; i++)
 		t->c[i].fd = -1;
@@ -279,7 +283,8 @@ a_get_is_answered_with_minimal_headers(void **state)
 	start(t);
 	SEND(client_open(t, 0), "GET /hello HTTP/1.1\r\n" H "\r\n");
 	reply_is(t, 200, "{\"ok\":true}");
-	assert_true(span_is(last.head, "HTTP/1.1 200 OK\r\n"
+	assert_true(span_is(last.head,
+		"HTTP/1.1 200 OK\r\n"
 		"Content-Type: application/json\r\nContent-Length: 11\r\n\r\n"));
 }
 
@@ -336,7 +341,7 @@ names_and_headers_reach_the_handler(void **state)
 
 	start(t);
 	SEND(client_open(t, 0), "GET /n/a%2Fb%20c?x=1&k=p+q%26 HTTP/1.1\r\n" H
-		"X-Test:  v \r\n\r\n");
+				"X-Test:  v \r\n\r\n");
 	reply_is(t, 200, "a/b c|p q&|v");
 	assert_true(head_has(&last, "Content-Type: text/plain\r\n"));
 	assert_true(head_has(&last, "X-One: 1\r\n"));
@@ -357,7 +362,8 @@ error_texts_are_valid_json_whatever_they_quote(void **state)
 	SEND(client_open(t, 0), "GET /error HTTP/1.1\r\n" H "\r\n");
 	UNTIL(t, reply_came);
 	assert_int_equal(last.status, 409);
-	assert_memory_equal(last.body.p, "{\"error\":\"bad \\\"x\\\" ? 000", 24);
+	assert_memory_equal(
+		last.body.p, "{\"error\":\"bad \\\"x\\\" ? 000", 24);
 	assert_memory_equal(last.body.p + last.body.n - 4, "00\"}", 4);
 }
 
@@ -365,8 +371,14 @@ static void
 what_no_route_takes_goes_to_unmatched(void **state)
 {
 	static const char *const heads[] = {
-		"GET /nope", "POST /hello", "BREW /hello", "OPTIONS *",
-		"GET /hello/", "GET /n/", "GET /n/a/b", "GET /hello%2F",
+		"GET /nope",
+		"POST /hello",
+		"BREW /hello",
+		"OPTIONS *",
+		"GET /hello/",
+		"GET /n/",
+		"GET /n/a/b",
+		"GET /hello%2F",
 	};
 	struct t *t = *state;
 
@@ -400,8 +412,8 @@ a_large_reply_to_a_slow_reader_is_whole(void **state)
 	t->big_bytes = 6 << 20;
 	start(t);
 	SEND(client_open(t, 0), "GET /big HTTP/1.1\r\n" H "\r\n"
-		"GET /hello HTTP/1.1\r\n" H "\r\n");
-	let_pass(t, 30);	/* the socket is full by now */
+				"GET /hello HTTP/1.1\r\n" H "\r\n");
+	let_pass(t, 30); /* the socket is full by now */
 	UNTIL(t, reply_came);
 	assert_int_equal(last.body.n, 6 << 20);
 	for (size_t i = 0; i < last.body.n; i++)
@@ -418,7 +430,8 @@ pipelined_requests_are_answered_in_order(void **state)
 	struct t *t = *state;
 
 	start(t);
-	SEND(client_open(t, 0), "GET /n/1 HTTP/1.1\r\n" H "\r\n"
+	SEND(client_open(t, 0),
+		"GET /n/1 HTTP/1.1\r\n" H "\r\n"
 		"POST /echo HTTP/1.1\r\n" H "Content-Length: 2\r\n\r\nab"
 		"GET /nope HTTP/1.1\r\n" H "\r\n"
 		"GET /n/2 HTTP/1.1\r\n" H "Connection: close\r\n\r\n"
@@ -436,7 +449,7 @@ one_request_is_in_flight_at_a_time(void **state)
 
 	start(t);
 	SEND(client_open(t, 0), "GET /hold HTTP/1.1\r\n" H "\r\n"
-		"GET /hello HTTP/1.1\r\n" H "\r\n");
+				"GET /hello HTTP/1.1\r\n" H "\r\n");
 	UNTIL(t, one_is_held);
 	SEND(&t->c[0], "GET /n/x HTTP/1.1\r\n" H "\r\n");
 	let_pass(t, 20);
@@ -479,7 +492,8 @@ a_long_pipeline_is_served_to_the_end(void **state)
 static void
 bytes_one_by_one_make_the_same_request(void **state)
 {
-	static const char text[] = "POST /echo HTTP/1.1\r\n" H
+	static const char text[] =
+		"POST /echo HTTP/1.1\r\n" H
 		"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n";
 	struct t *t = *state;
 
@@ -520,7 +534,8 @@ large_bodies_arrive_whole(void **state)
 	for (int i = 0; i < 5 << 20; i++)
 		buf_putc(&body, (char)(i * 2654435761u >> 24));
 	client_open(t, 0);
-	buf_printf(&b, "POST /echo HTTP/1.1\r\n" H "Content-Length: %zu\r\n\r\n",
+	buf_printf(&b,
+		"POST /echo HTTP/1.1\r\n" H "Content-Length: %zu\r\n\r\n",
 		body.len);
 	buf_put_span(&b, buf_span(&body));
 	send_all(t, &t->c[0], buf_span(&b));
@@ -529,7 +544,7 @@ large_bodies_arrive_whole(void **state)
 
 	buf_reset(&b);
 	buf_puts(&b, "POST /echo HTTP/1.1\r\n" H
-		"Transfer-Encoding: chunked\r\n\r\n");
+		     "Transfer-Encoding: chunked\r\n\r\n");
 	for (size_t at = 0, n = 1; at < body.len; at += n, n = n * 3 + 1) {
 		if (n > body.len - at)
 			n = body.len - at;
@@ -556,11 +571,11 @@ too_large_is_413_before_the_body_and_arrives(void **state)
 
 	start(t);
 	SEND(client_open(t, 0), "POST /echo HTTP/1.1\r\n" H
-		"Content-Length: 104857600\r\n\r\n");
+				"Content-Length: 104857600\r\n\r\n");
 	reply_is(t, 413, "{\"error\":\"request body too large\"}");
 	/* a client that goes on sending still reads it */
 	SEND(client_open(t, 0), "POST /echo HTTP/1.1\r\n" H
-		"Content-Length: 104857600\r\n\r\n");
+				"Content-Length: 104857600\r\n\r\n");
 	for (int i = 0; i < 200 << 10; i++)
 		buf_putc(&junk, 'x');
 	send_all(t, &t->c[0], buf_span(&junk));
@@ -572,7 +587,8 @@ too_large_is_413_before_the_body_and_arrives(void **state)
 	assert_false(t->c[0].reset);
 	assert_int_equal(t->handled, 0);
 	/* chunks: as soon as a size promises too much */
-	SEND(client_open(t, 0), "POST /echo HTTP/1.1\r\n" H
+	SEND(client_open(t, 0),
+		"POST /echo HTTP/1.1\r\n" H
 		"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n800000\r\n");
 	reply_is_last(t, 413, "{\"error\":\"request body too large\"}");
 	buf_fini(&junk);
@@ -587,7 +603,7 @@ lingering_ends_after_its_time(void **state)
 	t->conf.linger_ms = 100;
 	start(t);
 	SEND(client_open(t, 0), "POST /echo HTTP/1.1\r\n" H
-		"Content-Length: 104857600\r\n\r\n");
+				"Content-Length: 104857600\r\n\r\n");
 	reply_is(t, 413, "{\"error\":\"request body too large\"}");
 	from = clk_mono_ms();
 	UNTIL(t, no_connection);
@@ -604,7 +620,7 @@ lingering_ends_after_256_kib(void **state)
 	t->conf.linger_ms = 60000;
 	start(t);
 	SEND(client_open(t, 0), "POST /echo HTTP/1.1\r\n" H
-		"Content-Length: 104857600\r\n\r\n");
+				"Content-Length: 104857600\r\n\r\n");
 	while (sent < 64 << 20) {
 		ssize_t n = send(t->c[0].fd, junk, sizeof(junk),
 			MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -635,14 +651,16 @@ continue_is_said_only_after_route_gate_and_size(void **state)
 	struct t *t = *state;
 
 	start(t);
-	SEND(client_open(t, 0), "POST /echo HTTP/1.1\r\n" H
+	SEND(client_open(t, 0),
+		"POST /echo HTTP/1.1\r\n" H
 		"Content-Length: 5\r\nExpect: 100-continue\r\n\r\n");
 	UNTIL(t, head_came);
 	assert_true(span_is(last.head, "HTTP/1.1 100 Continue\r\n\r\n"));
 	SEND(&t->c[0], "hello");
 	reply_is(t, 201, "hello");
 	/* the body is on its way already: not needed */
-	SEND(&t->c[0], "POST /echo HTTP/1.1\r\n" H
+	SEND(&t->c[0],
+		"POST /echo HTTP/1.1\r\n" H
 		"Content-Length: 5\r\nExpect: 100-continue\r\n\r\nhello");
 	reply_is(t, 201, "hello");
 	for (size_t i = 0; i < 3; i++) {
@@ -662,13 +680,14 @@ the_gate_decides_before_the_body(void **state)
 	struct t *t = *state;
 
 	start(t);
-	SEND(client_open(t, 0), "POST /secret HTTP/1.1\r\n" H
-		"Content-Length: 1000\r\n\r\n");
+	SEND(client_open(t, 0),
+		"POST /secret HTTP/1.1\r\n" H "Content-Length: 1000\r\n\r\n");
 	reply_is_last(t, 401, "{\"error\":\"Authentication required\"}");
 	assert_int_equal(t->gates, 1);
 	assert_int_equal(t->handled, 0);
 	/* a short body in hand is jumped over, the connection lives on */
-	SEND(client_open(t, 0), "POST /secret HTTP/1.1\r\n" H
+	SEND(client_open(t, 0),
+		"POST /secret HTTP/1.1\r\n" H
 		"Content-Length: 5\r\n\r\nhelloGET /n/x HTTP/1.1\r\n" H "\r\n");
 	reply_is(t, 401, "{\"error\":\"Authentication required\"}");
 	assert_false(head_has(&last, "Connection"));
@@ -692,9 +711,9 @@ each_refused_head_is_a_json_error_and_the_end(void **state)
 		client_open(t, 0);
 		send_all(t, &t->c[0], buf_span(&x.bytes));
 		snprintf(body, sizeof(body), "{\"error\":\"%s\"}", x.text);
-		reply_is_last(t, atoi(x.verdict), body);
-		assert_true(head_has(&last,
-			"Content-Type: application/json\r\n"));
+		reply_is_last(t, (int)strtol(x.verdict, NULL, 10), body);
+		assert_true(
+			head_has(&last, "Content-Type: application/json\r\n"));
 	}
 	vectors_close(&v);
 	assert_int_equal(t->handled, 0);
@@ -715,7 +734,7 @@ each_bad_chunk_is_a_json_error_and_the_end(void **state)
 		if (strcmp(x.verdict, "bad") != 0)
 			continue;
 		SEND(client_open(t, 0), "POST /echo HTTP/1.1\r\n" H
-			"Transfer-Encoding: chunked\r\n\r\n");
+					"Transfer-Encoding: chunked\r\n\r\n");
 		send_all(t, &t->c[0], buf_span(&x.bytes));
 		snprintf(body, sizeof(body), "{\"error\":\"%s\"}", x.text);
 		reply_is_last(t, 400, body);
@@ -730,8 +749,8 @@ an_early_end_is_told(void **state)
 	struct t *t = *state;
 
 	start(t);
-	SEND(client_open(t, 0), "POST /echo HTTP/1.1\r\n" H
-		"Content-Length: 5\r\n\r\nab");
+	SEND(client_open(t, 0),
+		"POST /echo HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\nab");
 	shutdown(t->c[0].fd, SHUT_WR);
 	reply_is_last(t, 400, "{\"error\":\"request body ended early\"}");
 	SEND(client_open(t, 0), "POST /echo HT");
@@ -766,13 +785,13 @@ the_head_deadline_counts_from_its_first_byte(void **state)
 	t->conf.head_timeout_ms = 200;
 	start(t);
 	client_open(t, 0);
-	let_pass(t, 250);	/* idle time does not count */
+	let_pass(t, 250); /* idle time does not count */
 	from = clk_mono_ms();
 	SEND(&t->c[0], "GET /hello HTTP/1.1\r\nX: ");
 	UNTIL(t, trickle_until_reply);
 	assert_int_equal(last.status, 408);
-	assert_true(span_is(last.body,
-		"{\"error\":\"request head took too long\"}"));
+	assert_true(span_is(
+		last.body, "{\"error\":\"request head took too long\"}"));
 	assert_in_range(clk_mono_ms() - from, 150, 1000);
 }
 
@@ -785,12 +804,12 @@ the_body_deadline_is_not_restarted_per_byte(void **state)
 	t->conf.body_timeout_ms = 200;
 	start(t);
 	from = clk_mono_ms();
-	SEND(client_open(t, 0), "POST /echo HTTP/1.1\r\n" H
-		"Content-Length: 1000000\r\n\r\n");
+	SEND(client_open(t, 0),
+		"POST /echo HTTP/1.1\r\n" H "Content-Length: 1000000\r\n\r\n");
 	UNTIL(t, trickle_until_reply);
 	assert_int_equal(last.status, 408);
-	assert_true(span_is(last.body,
-		"{\"error\":\"request body took too long\"}"));
+	assert_true(span_is(
+		last.body, "{\"error\":\"request body took too long\"}"));
 	assert_in_range(clk_mono_ms() - from, 150, 1000);
 }
 
@@ -804,8 +823,8 @@ received_bytes_extend_the_body_deadline(void **state)
 	t->conf.body_timeout_ms = 50;
 	start(t);
 	from = clk_mono_ms();
-	SEND(client_open(t, 0), "POST /echo HTTP/1.1\r\n" H
-		"Content-Length: 1000000\r\n\r\n");
+	SEND(client_open(t, 0),
+		"POST /echo HTTP/1.1\r\n" H "Content-Length: 1000000\r\n\r\n");
 	memset(part, 'x', sizeof(part));
 	client_send(&t->c[0], span_make(part, sizeof(part)));
 	UNTIL(t, reply_came);
@@ -868,8 +887,8 @@ post_hold(struct t *t, int i, size_t n)
 {
 	struct buf b = BUF_ZERO;
 
-	buf_printf(&b, "POST /hold HTTP/1.1\r\n" H "Content-Length: %zu\r\n\r\n",
-		n);
+	buf_printf(&b,
+		"POST /hold HTTP/1.1\r\n" H "Content-Length: %zu\r\n\r\n", n);
 	client_send(client_open(t, i), buf_span(&b));
 	let_pass(t, 5);
 	buf_reset(&b);
@@ -930,6 +949,29 @@ waiting_too_long_for_memory_is_503(void **state)
 	assert_int_equal(body_bytes(t), 0);
 }
 
+static void
+pipelined_bytes_count_as_memory(void **state)
+{
+	struct t *t = *state;
+	char junk[60000];
+
+	t->conf.memory_bytes = 50000;
+	t->conf.memory_wait_ms = 100;
+	start(t);
+	memset(junk, 'x', sizeof(junk));
+	SEND(client_open(t, 1), "GET /hold HTTP/1.1\r\n" H "\r\n");
+	client_send(&t->c[1], span_make(junk, sizeof(junk)));
+	UNTIL(t, one_is_held);
+	post_hold(t, 0, 50000);
+	reply_is(t, 503,
+		"{\"error\":\"no memory for request bodies, try later\"}");
+	client_reset(&t->c[1]);
+	let_pass(t, 5);
+	release(t, 0);
+	post_hold(t, 1, 40000);
+	UNTIL(t, two_are_held);
+}
+
 static size_t
 heap_bytes(void)
 {
@@ -952,7 +994,7 @@ an_announced_length_costs_nothing(void **state)
 	let_pass(t, 5);
 	before = heap_bytes();
 	SEND(&t->c[0], "POST /echo HTTP/1.1\r\n" H
-		"Content-Length: 99999999999\r\n\r\nx");
+		       "Content-Length: 99999999999\r\n\r\nx");
 	let_pass(t, 20);
 	assert_int_equal(body_bytes(t), 1);
 	assert_in_range(heap_bytes() - before, 0, 64 << 10);
@@ -1087,7 +1129,7 @@ pipelined_bytes_do_not_hide_that_a_client_left(void **state)
 	SEND(client_open(t, 0), "GET /park HTTP/1.1\r\n" H "\r\nGET /hello HT");
 	UNTIL(t, one_is_held);
 	while (send(t->c[0].fd, junk, sizeof(junk),
-		MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+		       MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
 		;
 	cpu = clock();
 	let_pass(t, 200);
@@ -1106,7 +1148,7 @@ a_pipelined_request_waits_behind_a_parked_one(void **state)
 
 	start(t);
 	SEND(client_open(t, 0), "GET /park HTTP/1.1\r\n" H "\r\n"
-		"GET /n/x HTTP/1.1\r\n" H "\r\n");
+				"GET /n/x HTTP/1.1\r\n" H "\r\n");
 	UNTIL(t, one_is_held);
 	SEND(&t->c[0], "GET /n/y HTTP/1.1\r\n" H "\r\n");
 	let_pass(t, 5);
@@ -1129,7 +1171,7 @@ a_client_that_left_before_the_park_is_told_after_it(void **state)
 	let_pass(t, 5);
 	assert_int_equal(t->gone, 0);
 	hsrv_park(t->held[0], on_gone);
-	assert_int_equal(t->gone, 0);	/* never from inside the call */
+	assert_int_equal(t->gone, 0); /* never from inside the call */
 	UNTIL(t, one_is_gone);
 }
 
@@ -1195,7 +1237,7 @@ names_ipv6_and_bad_addresses(void **state)
 	assert_int_equal(hsrv_listen(t->s, "192.0.2.1", 0, &e), -1);
 	assert_int_equal(e.kind, ERR_IO);
 	if (hsrv_listen(t->s, "::1", port, &e) < 0)
-		return;		/* a machine without IPv6 */
+		return; /* a machine without IPv6 */
 	sa.sin6_port = htons((uint16_t)port);
 	fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
@@ -1264,18 +1306,21 @@ drain_answers_what_is_in_hand_and_closes_the_rest(void **state)
 	assert_true(head_has(&last, "Connection: close\r\n"));
 	let_pass(t, 5);
 	client_read(&t->c[2]);
-	assert_true(t->c[2].eof && !t->c[2].reset);	/* was idle */
+	assert_true(t->c[2].eof && !t->c[2].reset); /* was idle */
 	assert_int_equal(t->drained, 0);
 	release(t, 0);
 	reply_is_last(t, 200, "");
 	UNTIL(t, is_drained);
 	client_close(&t->c[0]);
 	t->c[0].fd = socket(AF_INET, SOCK_STREAM, 0);
-	assert_int_equal(connect(t->c[0].fd, (struct sockaddr *)
-		&(struct sockaddr_in){ .sin_family = AF_INET,
-			.sin_port = htons((uint16_t)port),
-			.sin_addr.s_addr = htonl(INADDR_LOOPBACK) },
-		sizeof(struct sockaddr_in)), -1);
+	assert_int_equal(
+		connect(t->c[0].fd,
+			(struct sockaddr *)&(struct sockaddr_in){
+				.sin_family = AF_INET,
+				.sin_port = htons((uint16_t)port),
+				.sin_addr.s_addr = htonl(INADDR_LOOPBACK) },
+			sizeof(struct sockaddr_in)),
+		-1);
 	let_pass(t, 5);
 	assert_int_equal(t->drained, 1);
 }
@@ -1317,8 +1362,8 @@ free_ends_what_is_still_open(void **state)
 	start(t);
 	SEND(client_open(t, 0), "GET /park HTTP/1.1\r\n" H "\r\n");
 	UNTIL(t, one_is_held);
-	SEND(client_open(t, 1), "POST /echo HTTP/1.1\r\n" H
-		"Content-Length: 9\r\n\r\nab");
+	SEND(client_open(t, 1),
+		"POST /echo HTTP/1.1\r\n" H "Content-Length: 9\r\n\r\nab");
 	client_open(t, 2);
 	let_pass(t, 5);
 	hsrv_free(t->s);
@@ -1362,6 +1407,7 @@ main(void)
 		T(a_reader_that_stalls_is_closed),
 		T(above_the_memory_bound_reading_pauses_and_resumes),
 		T(waiting_too_long_for_memory_is_503),
+		T(pipelined_bytes_count_as_memory),
 		T(an_announced_length_costs_nothing),
 		T(five_thousand_idle_connections_are_cheap),
 		T(a_parked_client_that_closes_is_noticed),

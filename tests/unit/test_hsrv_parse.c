@@ -14,9 +14,8 @@
 #include "hsrv_int.h"
 #include "hsrv_vectors.h"
 
-static const char *const methods[] = {
-	"GET", "HEAD", "POST", "PUT", "DELETE", "OTHER"
-};
+static const char *const methods[] = { "GET", "HEAD", "POST", "PUT", "DELETE",
+	"OTHER" };
 
 static void
 summary(const struct hsrv_head *h, char *out, size_t room)
@@ -48,8 +47,8 @@ judge(struct span in, size_t step, int *status, char *text, size_t room)
 			return;
 		}
 	}
-	if (end > 0 && hsrv_head_parse(span_make(in.p, (size_t)end), fields,
-		&h)) {
+	if (end > 0 &&
+		hsrv_head_parse(span_make(in.p, (size_t)end), fields, &h)) {
 		*status = 0;
 		summary(&h, text, room);
 		return;
@@ -76,7 +75,7 @@ each_head_gets_its_verdict_whole_and_in_pieces(void **state)
 
 			judge(buf_span(&x.bytes), steps[i], &status, text,
 				sizeof(text));
-			if (status != atoi(x.verdict) ||
+			if (status != (int)strtol(x.verdict, NULL, 10) ||
 				strcmp(text, x.text) != 0)
 				fail_msg("line %d, step %zu: %d %s", v.line,
 					steps[i], status, text);
@@ -136,10 +135,11 @@ each_chunked_body_gets_its_verdict_whole_and_in_pieces(void **state)
 		buf_reset(&want);
 		vectors_unescape(span_of(x.text), &want);
 		for (int i = 0; i < 3; i++) {
-			const char *error, *verdict = chunk_verdict(
-				buf_span(&x.bytes), steps[i], &out, &error);
-			struct span got = error ? span_of(error) :
-				buf_span(&out);
+			const char *error,
+				*verdict = chunk_verdict(buf_span(&x.bytes),
+					steps[i], &out, &error);
+			struct span got =
+				error ? span_of(error) : buf_span(&out);
 
 			if (strcmp(verdict, x.verdict) != 0 ||
 				!span_eq(got, buf_span(&want)))
@@ -162,8 +162,8 @@ bytes_behind_a_chunked_body_are_left(void **state)
 	struct buf out = BUF_ZERO;
 
 	(void)state;
-	assert_int_equal(hsrv_body_chunked(&k, &in, &out, 100),
-		HSRV_CHUNK_DONE);
+	assert_int_equal(
+		hsrv_body_chunked(&k, &in, &out, 100), HSRV_CHUNK_DONE);
 	assert_true(span_is(in, "GET / HTTP/1.1\r\n"));
 	buf_fini(&out);
 }
@@ -255,16 +255,20 @@ utf8_prefix_stops_at_the_first_bad_byte(void **state)
 	assert_int_equal(hsrv_uri_utf8_prefix(SPAN_LIT("abc")), 3);
 	assert_int_equal(hsrv_uri_utf8_prefix(SPAN_LIT("a\xc3\xa9")), 3);
 	assert_int_equal(hsrv_uri_utf8_prefix(SPAN_LIT("a\xc3")), 1);
-	assert_int_equal(hsrv_uri_utf8_prefix(SPAN_LIT("a\xff" "b")), 1);
-	assert_int_equal(hsrv_uri_utf8_prefix(
-		SPAN_LIT("\xf0\x9f\x98\x80\xed\xa0\x80")), 4);
+	assert_int_equal(hsrv_uri_utf8_prefix(SPAN_LIT("a\xff"
+						       "b")),
+		1);
+	assert_int_equal(
+		hsrv_uri_utf8_prefix(SPAN_LIT("\xf0\x9f\x98\x80\xed\xa0\x80")),
+		4);
 }
 
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_head_gets_its_verdict_whole_and_in_pieces),
+		cmocka_unit_test(
+			each_head_gets_its_verdict_whole_and_in_pieces),
 		cmocka_unit_test(a_head_ends_before_the_body),
 		cmocka_unit_test(
 			each_chunked_body_gets_its_verdict_whole_and_in_pieces),
