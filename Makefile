@@ -174,7 +174,7 @@ man:
 	$(Q)sh tests/lint/man $(MAN)
 lint: all tests
 	$(Q)MAKE='$(MAKE)' CC='$(CC)' CLANG_FORMAT='$(CLANG_FORMAT)' \
-		FLAGS='$(Q_CPPFLAGS) $(CFLAGS_lib) $(CFLAGS_queenctl)' \
+		FLAGS='-D_GNU_SOURCE -Ilib $(CFLAGS_lib) $(CFLAGS_queenctl)' \
 		sh tests/lint/run $(B)
 fmt:
 	$(CLANG_FORMAT) -i $(C_FILES)
