@@ -39,7 +39,7 @@ struct call {
 	struct call *next;
 	pgconn_result_fn fn;
 	void *arg;
-	const struct pgstmt *preparing; /* unmarked when the call fails */
+	const struct pgstmt *preparing; /* unmarked when that fails */
 	int commands, done;
 	PGresult *rows; /* of the last command */
 	struct err err;	/* of the first that failed */
@@ -325,7 +325,8 @@ finish_call(struct pgconn *c)
 	struct call *k = calls_take(&c->inflight);
 	bool failed = k->err.kind != ERR_NONE;
 
-	if (failed && k->preparing != NULL)
+	/* the last command is the statement itself, before it the prepare */
+	if (k->preparing != NULL && k->done < k->commands - 1)
 		forget_prepared(c, k->preparing);
 	c->current = k;
 	if (k->fn != NULL)

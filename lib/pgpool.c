@@ -218,7 +218,8 @@ static bool
 is_stale_plan(const struct err *e)
 {
 	return strcmp(e->sqlstate, "26000") == 0 ||
-		strcmp(e->sqlstate, "0A000") == 0;
+		strcmp(e->sqlstate, "0A000") == 0 ||
+		strcmp(e->sqlstate, "42P05") == 0;
 }
 
 static void

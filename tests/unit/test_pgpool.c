@@ -422,6 +422,29 @@ test_failed_prepare_is_forgotten(void **state)
 }
 
 static void
+test_statement_that_failed_at_once_stays_prepared(void **state)
+{
+	static const struct pgstmt s = { "flaky",
+		"select (1 / v)::bigint from flaky" };
+	struct fix *f = *state;
+	struct answer a[2] = { { .n = 0 } };
+	struct pgpool_stats st;
+
+	pgserver_value(f->side, "create table flaky as select 0 as v");
+	call(f, 0, &s, &a[0]);
+	wait_answers(f, a, 1);
+	assert_string_equal(a[0].err.sqlstate, "22012");
+	pgserver_value(f->side, "update flaky set v = 1");
+	call(f, 0, &s, &a[1]);
+	wait_answers(f, &a[1], 1);
+	assert_true(a[1].ok);
+	assert_int_equal(a[1].value, 1);
+	pgpool_stats(f->pool, &st);
+	assert_int_equal(st.reconnects, 0);
+	pgserver_value(f->side, "drop table flaky");
+}
+
+static void
 test_error_at_commit_is_an_error(void **state)
 {
 	static const struct pgstmt s = { "late",
@@ -894,6 +917,7 @@ main(void)
 		POOL_TEST(test_sessions_have_the_settings_of_the_plans),
 		POOL_TEST(test_error_keeps_code_and_hides_detail),
 		POOL_TEST(test_failed_prepare_is_forgotten),
+		POOL_TEST(test_statement_that_failed_at_once_stays_prepared),
 		POOL_TEST(test_error_at_commit_is_an_error),
 		POOL_TEST(test_changed_result_type_is_prepared_again),
 		POOL_TEST(test_lost_prepared_statement_is_prepared_again),
