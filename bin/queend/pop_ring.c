@@ -538,9 +538,14 @@ pops_released(struct pops *p, int64_t queue_id, int64_t group_id,
 
 	if (!q)
 		return;
-	RINGS_EACH(ring, q)
-		if (!group_id || ring->group_id == group_id)
-			release_in(ring, part_id);
+	RINGS_EACH(ring, q) {
+		if (group_id && ring->group_id != group_id)
+			continue;
+		release_in(ring, part_id);
+		/* deleted, or moved as a whole: another id may be behind it */
+		if (ring->group->gone)
+			ring_check(ring);
+	}
 }
 
 void
