@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by cell.c (where, whether), cell_make.c and cell_run.c. */
+#ifndef QUEENCTL_CELL_INT_H
+#define QUEENCTL_CELL_INT_H
+
+#include "cell.h"
+
+/* dir/name into out; ERR_CONFIG when it does not fit. */
+int cell_path(const struct cell *c, const char *name, char out[CELL_PATH],
+	struct err *e) __attribute__((warn_unused_result));
+/* Folders, data directory and configuration, where missing. */
+int cell_make(const struct cell *c, struct err *e)
+	__attribute__((warn_unused_result));
+/* Creates the database of the cell in the running server, where missing. */
+int cell_make_database(const struct cell *c, struct err *e)
+	__attribute__((warn_unused_result));
+/*
+ * The supervisor: holds the lock, starts PostgreSQL and queend, starts again
+ * what dies, until SIGTERM or SIGINT.  ready_fd gets one line, `ready` or
+ * `failed TEXT`, and is closed.  Returns the exit status.
+ */
+int cell_supervise(struct cell *c, int ready_fd);
+/* After fork: the user of the cell, for good.  _exit on failure. */
+void cell_become_user(const struct cell *c);
+/* 1 when locked by us (fd), 0 when another holds it, -1 on error. */
+int cell_lock(const struct cell *c, int *fd, struct err *e)
+	__attribute__((warn_unused_result));
+int cell_write_env(const struct cell *c, struct err *e)
+	__attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Holds a private cell up.  The supervisor waits for signals and nothing
+ * else: a child that dies is started again, with a pause that grows; SIGTERM
+ * ends queend first, then PostgreSQL.  Should the supervisor itself be
+ * killed, the kernel tells the children (PDEATHSIG).
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libpq-fe.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cell_int.h"
+#include "clk.h"
+#include "err.h"
+#include "exit.h"
+#include "log.h"
+
+enum {
+	RUN_BOOT_MS = 120000,		/* recovery after a crash takes time */
+	RUN_POLL_US = 20000,
+	RUN_PAUSE_MIN_MS = 200,
+	RUN_PAUSE_MAX_MS = 10000,
+	RUN_STOP_QUEEND_MS = 20000,
+	RUN_LOG_MAX_BYTES = 16 << 20,
+};
+
+struct child {
+	const char *name;
+	pid_t pid;			/* 0 = not running */
+	int64_t started_ms, again_ms, pause_ms;
+};
+
+struct run {
+	struct cell *c;
+	struct child postgres, queend;
+	int lock_fd, ready_fd;
+	bool stopping;
+};
+
+/* Appends to DIR/log/NAME.log; a large one of before moves aside. */
+static void
+redirect_output(const struct cell *c, const char *name)
+{
+	char rel[64], path[CELL_PATH], old[CELL_PATH + 8];
+	struct err e = ERR_ZERO;
+	struct stat st;
+
+	snprintf(rel, sizeof(rel), "log/%s.log", name);
+	if (cell_path(c, rel, path, &e) != 0)
+		return;
+	if (stat(path, &st) == 0 && st.st_size > RUN_LOG_MAX_BYTES) {
+		snprintf(old, sizeof(old), "%s.1", path);
+		rename(path, old);
+	}
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0640);
+
+	if (fd < 0)
+		return;
+	dup2(fd, STDOUT_FILENO);
+	dup2(fd, STDERR_FILENO);
+	close(fd);
+}
+
+/* In the child: its own group, so that Ctrl-C reaches the supervisor alone. */
+static void
+prepare_child(const struct cell *c, const char *name, int death_signal)
+{
+	sigset_t none;
+
+	setpgid(0, 0);
+	cell_become_user(c);
+	prctl(PR_SET_PDEATHSIG, death_signal);
+	if (getppid() == 1)
+		_exit(1); /* the supervisor went before the line above */
+	redirect_output(c, name);
+	int null = open("/dev/null", O_RDONLY);
+
+	if (null >= 0)
+		dup2(null, STDIN_FILENO);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (chdir("/") != 0)
+		_exit(126);
+}
+
+static void
+exec_postgres(const struct cell *c)
+{
+	char path[CELL_PATH + 16], data[CELL_PATH];
+	struct err e = ERR_ZERO;
+
+	if (cell_path(c, "data", data, &e) != 0)
+		_exit(126);
+	prepare_child(c, "postgres", SIGINT); /* fast shutdown */
+	snprintf(path, sizeof(path), "%s/postgres", c->bindir);
+	execl(path, "postgres", "-D", data, "-k", c->sock, (char *)NULL);
+	_exit(127);
+}
+
+static void
+exec_queend(const struct cell *c)
+{
+	static const char *const cleared[] = { "QUEEN_PG_CONNINFO",
+		"PG_PASSWORD", "PG_PORT", "PG_USE_SSL", "PG_DB", "PGSERVICE",
+		"PGPASSWORD", "PGOPTIONS", "NOTIFY_SOCKET", "JOURNAL_STREAM" };
+	char port[16];
+
+	prepare_child(c, "queend", SIGTERM);
+	for (size_t i = 0; i < sizeof(cleared) / sizeof(cleared[0]); i++)
+		unsetenv(cleared[i]);
+	snprintf(port, sizeof(port), "%d", c->port);
+	setenv("PORT", port, 1);
+	setenv("QUEEN_BIND_ADDR", c->bind, 1);
+	setenv("QUEEN_RUN_DIR", c->sock, 1);
+	setenv("PG_HOST", c->sock, 1);
+	setenv("PG_USER", "queen", 1);
+	setenv("PG_DATABASE", CELL_DATABASE, 1);
+	execl(c->queend, "queend", (char *)NULL);
+	_exit(127);
+}
+
+static int
+start_child(struct run *r, struct child *ch, void (*run)(const struct cell *),
+	struct err *e)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return err_errno(e, "cannot fork");
+	if (pid == 0)
+		run(r->c);
+	ch->pid = pid;
+	ch->started_ms = clk_mono_ms();
+	return 0;
+}
+
+/* True when the child ended; its status is reported once. */
+static bool
+reap(struct child *ch)
+{
+	int status;
+
+	if (ch->pid == 0 || waitpid(ch->pid, &status, WNOHANG) != ch->pid)
+		return false;
+	if (WIFSIGNALED(status))
+		log_line(LOG_WARN, "cell", "a server was killed",
+			"name=%s signal=%d", ch->name, WTERMSIG(status));
+	else
+		log_line(LOG_INFO, "cell", "a server ended",
+			"name=%s status=%d", ch->name, WEXITSTATUS(status));
+	ch->pid = 0;
+	return true;
+}
+
+static bool
+postgres_answers(const struct cell *c)
+{
+	const char *keys[] = { "host", "user", "dbname", NULL };
+	const char *vals[] = { c->sock, "queen", "postgres", NULL };
+
+	return PQpingParams(keys, vals, 0) == PQPING_OK;
+}
+
+/* queend listens when it is ready, so a connection is enough. */
+static bool
+queend_answers(const struct cell *c)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list;
+	char port[16];
+	bool ok = false;
+
+	snprintf(port, sizeof(port), "%d", c->port);
+	if (getaddrinfo(strcmp(c->bind, "0.0.0.0") == 0 ? "127.0.0.1"
+							: c->bind,
+		    port, &hints, &list) != 0)
+		return false;
+	int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0)
+		ok = connect(fd, list->ai_addr, list->ai_addrlen) == 0;
+	if (fd >= 0)
+		close(fd);
+	freeaddrinfo(list);
+	return ok;
+}
+
+static int
+wait_for(struct run *r, struct child *ch, bool (*ready)(const struct cell *),
+	struct err *e)
+{
+	int64_t until_ms = clk_mono_ms() + RUN_BOOT_MS;
+
+	while (!ready(r->c)) {
+		if (reap(ch))
+			return err_set(e, ERR_IO,
+				"%s ended at start; see %s/log/%s.log",
+				ch->name, r->c->dir, ch->name);
+		if (clk_mono_ms() > until_ms)
+			return err_set(e, ERR_IO,
+				"%s is not ready after %d s; see "
+				"%s/log/%s.log", ch->name, RUN_BOOT_MS / 1000,
+				r->c->dir, ch->name);
+		usleep(RUN_POLL_US);
+	}
+	return 0;
+}
+
+/*
+ * Another program on the port would look like queend answering; bind() tells
+ * before anything is started.
+ */
+static int
+check_port(const struct cell *c, struct err *e)
+{
+	if (!queend_answers(c))
+		return 0;
+	return err_set(e, ERR_CONFIG,
+		"port %d of %s is in use by another program; choose another "
+		"with --port", c->port, c->bind);
+}
+
+static int
+boot(struct run *r, struct err *e)
+{
+	struct cell *c = r->c;
+
+	if (check_port(c, e) != 0 || cell_find_programs(c, e) != 0 ||
+		cell_make(c, e) != 0)
+		return -1;
+	if (start_child(r, &r->postgres, exec_postgres, e) != 0 ||
+		wait_for(r, &r->postgres, postgres_answers, e) != 0 ||
+		cell_make_database(c, e) != 0)
+		return -1;
+	if (start_child(r, &r->queend, exec_queend, e) != 0 ||
+		wait_for(r, &r->queend, queend_answers, e) != 0)
+		return -1;
+	return cell_write_env(c, e);
+}
+
+static void
+stop_child(struct child *ch, int signo, int64_t patience_ms)
+{
+	int64_t until_ms = clk_mono_ms() + patience_ms;
+
+	if (ch->pid == 0)
+		return;
+	kill(ch->pid, signo);
+	while (!reap(ch)) {
+		if (clk_mono_ms() > until_ms)
+			kill(ch->pid, SIGKILL);
+		usleep(RUN_POLL_US);
+	}
+}
+
+static void
+stop_all(struct run *r)
+{
+	stop_child(&r->queend, SIGTERM, RUN_STOP_QUEEND_MS);
+	/* never SIGKILL by the clock: a checkpoint may take its time */
+	stop_child(&r->postgres, SIGINT, INT64_MAX / 2);
+}
+
+static void
+schedule(struct child *ch)
+{
+	int64_t now_ms = clk_mono_ms();
+
+	if (now_ms - ch->started_ms > RUN_PAUSE_MAX_MS || ch->pause_ms == 0)
+		ch->pause_ms = RUN_PAUSE_MIN_MS;
+	else if (ch->pause_ms < RUN_PAUSE_MAX_MS)
+		ch->pause_ms *= 2;
+	ch->again_ms = now_ms + ch->pause_ms;
+}
+
+static void
+keep_up(struct run *r, struct child *ch, void (*run)(const struct cell *))
+{
+	struct err e = ERR_ZERO;
+
+	if (reap(ch))
+		schedule(ch);
+	if (ch->pid != 0 || clk_mono_ms() < ch->again_ms)
+		return;
+	log_line(LOG_INFO, "cell", "starting a server again", "name=%s",
+		ch->name);
+	if (start_child(r, ch, run, &e) != 0) {
+		log_line(LOG_WARN, "cell", "cannot start a server",
+			"error=%s", log_quote(e.text));
+		schedule(ch);
+	}
+}
+
+static void
+tell(struct run *r, const char *line)
+{
+	if (r->ready_fd < 0)
+		return;
+	/* the parent may have gone; that changes nothing for the cell */
+	ssize_t n = write(r->ready_fd, line, strlen(line));
+
+	(void)n;
+	close(r->ready_fd);
+	r->ready_fd = -1;
+}
+
+int
+cell_supervise(struct cell *c, int ready_fd)
+{
+	struct run r = { .c = c, .ready_fd = ready_fd, .lock_fd = -1,
+		.postgres = { .name = "postgres" },
+		.queend = { .name = "queend" } };
+	const struct timespec tick = { .tv_nsec = 100000000 };
+	struct err e = ERR_ZERO;
+	char text[300];
+	sigset_t set;
+
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	int locked = cell_lock(c, &r.lock_fd, &e);
+
+	if (locked == 0)
+		err_set(&e, ERR_CONFIG, "another queenctl is starting the "
+			"cell in %s", c->dir);
+	if (locked != 1 || boot(&r, &e) != 0) {
+		snprintf(text, sizeof(text), "failed %s\n", e.text);
+		tell(&r, text);
+		stop_all(&r);
+		return EXIT_INTERNAL;
+	}
+	log_line(LOG_INFO, "cell", "up", "dir=%s port=%d", log_quote(c->dir),
+		c->port);
+	tell(&r, "ready\n");
+	while (!r.stopping) {
+		int sig = sigtimedwait(&set, NULL, &tick);
+
+		if (sig == SIGTERM || sig == SIGINT)
+			r.stopping = true;
+		else if (!r.stopping) {
+			keep_up(&r, &r.postgres, exec_postgres);
+			keep_up(&r, &r.queend, exec_queend);
+		}
+	}
+	log_line(LOG_INFO, "cell", "stopping", "dir=%s", log_quote(c->dir));
+	stop_all(&r);
+	return EXIT_CLEAN;
+}
+
+/* In the forked supervisor. */
+static void
+become_supervisor(struct cell *c, bool detach, int ready_fd, pid_t parent)
+{
+	if (detach) {
+		struct err e = ERR_ZERO;
+		char log[CELL_PATH];
+		int null = open("/dev/null", O_RDWR);
+
+		setsid();
+		if (null >= 0) {
+			dup2(null, STDIN_FILENO);
+			dup2(null, STDOUT_FILENO);
+			dup2(null, STDERR_FILENO);
+		}
+		if (cell_path(c, "log", log, &e) == 0 && access(log, W_OK) == 0)
+			redirect_output(c, "supervisor");
+	} else {
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		if (getppid() != parent)
+			_exit(EXIT_INTERNAL);
+		setpgid(0, 0);
+	}
+	log_init(detach ? "info" : "warn", false);
+	_exit(cell_supervise(c, ready_fd));
+}
+
+/* The one line of the supervisor; empty when it died without a word. */
+static void
+read_line(int fd, char *out, size_t cap)
+{
+	size_t len = 0;
+
+	while (len < cap - 1) {
+		ssize_t n = read(fd, out + len, cap - 1 - len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		len += (size_t)n;
+	}
+	out[len] = '\0';
+	out[strcspn(out, "\n")] = '\0';
+}
+
+int
+cell_up(struct cell *c, bool detach, bool *was_up, pid_t *supervisor,
+	struct err *e)
+{
+	char line[320];
+	int fds[2];
+
+	*was_up = cell_is_running(c, NULL);
+	if (*was_up)
+		return 0;
+	/* the lock file must have a place before the supervisor takes it */
+	if (cell_find_programs(c, e) != 0 || cell_make(c, e) != 0)
+		return -1;
+	if (pipe2(fds, O_CLOEXEC) != 0)
+		return err_errno(e, "cannot make a pipe");
+	pid_t parent = getpid(), pid = fork();
+
+	if (pid < 0)
+		return err_errno(e, "cannot fork");
+	if (pid == 0) {
+		close(fds[0]);
+		become_supervisor(c, detach, fds[1], parent);
+	}
+	close(fds[1]);
+	*supervisor = pid;
+	read_line(fds[0], line, sizeof(line));
+	close(fds[0]);
+	if (strcmp(line, "ready") == 0) {
+		cell_remember(c->dir);
+		return 0;
+	}
+	cell_wait(pid);
+	return err_set(e, ERR_IO, "%s",
+		strncmp(line, "failed ", 7) == 0 ? line + 7
+						 : "the supervisor died");
+}
+
+static pid_t waited_for; /* for the handler of cell_wait alone */
+
+static void
+pass_signal(int signo)
+{
+	int saved = errno;
+
+	kill(waited_for, signo);
+	errno = saved;
+}
+
+int
+cell_wait(pid_t supervisor)
+{
+	struct sigaction sa = { .sa_handler = pass_signal };
+	int status;
+
+	waited_for = supervisor;
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGINT, &sa, NULL);
+	while (waitpid(supervisor, &status, 0) < 0)
+		if (errno != EINTR)
+			return EXIT_INTERNAL;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_INTERNAL;
+}
