@@ -51,10 +51,11 @@ enter(struct jspan *j, bool object, const struct where *w, const char *field,
 	struct err *e)
 {
 	enum jspan_type t = jspan_peek(j);
+	struct jspan_val v;
 
-	if (t == JSPAN_NONE)
-		return bad_json(e, j);
 	if (t != (object ? JSPAN_OBJECT : JSPAN_ARRAY)) {
+		if (!jspan_take(j, &v)) /* it may be no value at all */
+			return bad_json(e, j);
 		if (!w && !*field)
 			return err_set(e, ERR_INPUT,
 				"bad body: it must be a JSON object");

@@ -14,13 +14,14 @@
 enum {
 	EXACT_MAX = 64,			/* hashes of 8 bytes, as they are */
 	SMALL_IDS = 512,
-	BLOCK_BITS_PER_ID = 16,
+	BUSY_IDS = DEDUP_BLOCK_IDS / 4,	/* the next block starts full-sized */
+	SMALL_BITS = SMALL_IDS * 32,	/* it stands without a front */
+	FULL_BITS = DEDUP_BLOCK_IDS * 16,
 	BLOCK_PROBES = 8,
-	FRONT_BLOCKS = 16,
-	FRONT_LINES = FRONT_BLOCKS * DEDUP_BLOCK_IDS * BLOCK_BITS_PER_ID / 512,
+	FRONT_FIRST = 2,		/* blocks of the first front; doubled */
+	FRONT_BLOCKS = 16,		/* up to this */
+	FRONT_LINES = FULL_BITS / 512,	/* per block */
 	FRONT_PROBES = 6,
-	/* blocks tested one by one before fronts are worth their memory */
-	FRONT_FROM = 4,
 	BUCKETS = 8,			/* closed by time: parts of a window */
 };
 
@@ -41,7 +42,7 @@ struct block {
 /* The front bloom of the blocks numbered from .. from + n - 1. */
 struct front {
 	uint64_t from;
-	uint32_t n;
+	uint32_t n, cap;
 	uint64_t *bits;
 };
 
@@ -93,13 +94,17 @@ block_bytes(const struct block *b)
 	case BLOCK_EXACT:
 		return b->cap * sizeof(uint64_t);
 	case BLOCK_SMALL:
-		return SMALL_IDS * BLOCK_BITS_PER_ID / 8;
+		return SMALL_BITS / 8;
 	default:
-		return DEDUP_BLOCK_IDS * BLOCK_BITS_PER_ID / 8;
+		return FULL_BITS / 8;
 	}
 }
 
-enum { FRONT_BYTES = FRONT_LINES * 64 };
+static size_t
+front_bytes(const struct front *r)
+{
+	return (size_t)r->cap * FRONT_LINES * 64;
+}
 
 static void
 clear_blocks(struct dedup *d, struct dedup_filter *f)
@@ -107,7 +112,7 @@ clear_blocks(struct dedup *d, struct dedup_filter *f)
 	for (uint32_t i = 0; i < f->blocks_n; i++)
 		give(d, f->blocks[i].mem, block_bytes(&f->blocks[i]));
 	for (uint32_t i = 0; i < f->fronts_n; i++)
-		give(d, f->fronts[i].bits, FRONT_BYTES);
+		give(d, f->fronts[i].bits, front_bytes(&f->fronts[i]));
 	give(d, f->blocks, f->blocks_cap * sizeof(*f->blocks));
 	give(d, f->fronts, f->fronts_n * sizeof(*f->fronts));
 	f->blocks = NULL;
@@ -248,8 +253,7 @@ halves(const uint8_t id[HASH_ID_BYTES], uint64_t *block, uint64_t *front)
 static uint32_t
 block_mask(const struct block *b)
 {
-	return (b->kind == BLOCK_SMALL ? SMALL_IDS : DEDUP_BLOCK_IDS) *
-		BLOCK_BITS_PER_ID - 1;
+	return (b->kind == BLOCK_SMALL ? SMALL_BITS : FULL_BITS) - 1;
 }
 
 static void
@@ -279,7 +283,7 @@ static uint64_t *
 front_line(const struct front *r, uint64_t h, uint64_t *probes)
 {
 	*probes = (h ^ h >> 32) * UINT64_C(0x9e3779b97f4a7c15);
-	return r->bits + (h % FRONT_LINES) * 8;
+	return r->bits + (h & (r->cap * FRONT_LINES - 1)) * 8;
 }
 
 static void
@@ -309,12 +313,14 @@ static void
 begin_front(struct dedup *d, struct dedup_filter *f)
 {
 	size_t bytes = f->fronts_n * sizeof(*f->fronts);
+	struct front r = { .from = f->first_no + f->blocks_n - 1,
+		.cap = FRONT_FIRST };
 
-	f->fronts = take(d, f->fronts, bytes, bytes + sizeof(*f->fronts));
-	f->fronts[f->fronts_n++] = (struct front){
-		.from = f->first_no + f->blocks_n - 1,
-		.bits = take(d, NULL, 0, FRONT_BYTES),
-	};
+	while (r.cap < FRONT_BLOCKS && r.cap < f->blocks_n)
+		r.cap *= 2;
+	r.bits = take(d, NULL, 0, front_bytes(&r));
+	f->fronts = take(d, f->fronts, bytes, bytes + sizeof(r));
+	f->fronts[f->fronts_n++] = r;
 }
 
 static struct block *
@@ -339,12 +345,12 @@ begin_block(struct dedup *d, struct dedup_filter *f, enum block_kind kind,
 		.cap = kind == BLOCK_EXACT ? 4 : 0,
 	};
 	b->mem = take(d, NULL, 0, block_bytes(b));
-	if (kind != BLOCK_FULL || f->blocks_n <= FRONT_FROM)
-		return b;
+	if (kind != BLOCK_FULL)
+		return b; /* small enough to stand alone */
 	struct front *r = f->fronts_n ? &f->fronts[f->fronts_n - 1] : NULL;
 
 	/* a front stands for neighbours only */
-	if (!r || r->n == FRONT_BLOCKS ||
+	if (!r || r->n == r->cap ||
 		r->from + r->n != f->first_no + f->blocks_n - 1)
 		begin_front(d, f);
 	f->fronts[f->fronts_n - 1].n++;
@@ -352,16 +358,9 @@ begin_block(struct dedup *d, struct dedup_filter *f, enum block_kind kind,
 	return b;
 }
 
-static bool
-had_many(const struct dedup_filter *f)
-{
-	return f->blocks_n > 1 &&
-		f->blocks[f->blocks_n - 2].kind == BLOCK_FULL;
-}
-
 /* Makes room for one more hash in a block of exact ones. */
 static void
-grow_exact(struct dedup *d, struct dedup_filter *f, struct block *b)
+grow_exact(struct dedup *d, struct block *b)
 {
 	size_t bytes = block_bytes(b);
 
@@ -372,7 +371,7 @@ grow_exact(struct dedup *d, struct dedup_filter *f, struct block *b)
 	}
 	uint64_t *exact = b->mem;
 
-	b->kind = had_many(f) ? BLOCK_FULL : BLOCK_SMALL;
+	b->kind = BLOCK_SMALL;
 	b->mem = take(d, NULL, 0, block_bytes(b));
 	for (uint32_t i = 0; i < b->n; i++)
 		bloom_set(b, exact[i]);
@@ -387,12 +386,14 @@ open_block(struct dedup *d, struct dedup_filter *f, int64_t at_us,
 	struct block *b = f->blocks_n ? &f->blocks[f->blocks_n - 1] : NULL;
 
 	if (!b || at_us - b->first_at_us > window_us / BUCKETS)
-		return begin_block(d, f, BLOCK_EXACT, at_us);
+		return begin_block(d, f, b && b->kind == BLOCK_FULL &&
+				b->n >= BUSY_IDS ? BLOCK_FULL : BLOCK_EXACT,
+			at_us);
 	if ((b->kind == BLOCK_FULL && b->n == DEDUP_BLOCK_IDS) ||
 		(b->kind == BLOCK_SMALL && b->n == SMALL_IDS))
 		return begin_block(d, f, BLOCK_FULL, at_us);
 	if (b->kind == BLOCK_EXACT && b->n == b->cap)
-		grow_exact(d, f, b);
+		grow_exact(d, b);
 	return b;
 }
 
@@ -476,8 +477,12 @@ dedup_expire(struct dedup *d, struct dedup_filter *f, int64_t now_us,
 	f->first_no += n;
 	memmove(f->blocks, f->blocks + n, f->blocks_n * sizeof(*f->blocks));
 	while (r < f->fronts_n &&
-		f->fronts[r].from + f->fronts[r].n <= f->first_no)
-		give(d, f->fronts[r++].bits, FRONT_BYTES);
+		f->fronts[r].from + f->fronts[r].n <= f->first_no) {
+		give(d, f->fronts[r].bits, front_bytes(&f->fronts[r]));
+		r++;
+	}
+	if (!r)
+		return;
 	f->fronts_n -= r;
 	memmove(f->fronts, f->fronts + r, f->fronts_n * sizeof(*f->fronts));
 	d->bytes -= r * sizeof(*f->fronts);

@@ -8,9 +8,9 @@
  * database's time.
  *
  * Ids lie in blocks of consecutive offsets, at most 4096 in each: a few exact
- * hashes at first, a bloom later.  When a partition has many blocks, sixteen
- * at a time stand behind a front bloom made of the other half of the hash.
- * Blocks are closed by time too, so that what leaves the window is dropped.
+ * hashes at first, a bloom later.  Blooms of full size stand behind a front, a
+ * bloom over up to sixteen of them made of the other half of the hash.  Blocks
+ * are closed by time too, so that what leaves the window is dropped.
  */
 #ifndef QUEEND_DEDUP_H
 #define QUEEND_DEDUP_H
