@@ -42,7 +42,7 @@ struct call {
 	const struct pgstmt *preparing; /* unmarked when that fails */
 	int commands, done;
 	PGresult *rows; /* of the last command */
-	struct err err;	/* of the first that failed */
+	struct err err; /* of the first that failed */
 	int64_t sent_ms;
 };
 
@@ -57,7 +57,8 @@ struct pgconn {
 	PGconn *pg;
 	struct event *rd, *wr;
 	struct loop_timer retry; /* backoff, and the limit of the setup */
-	struct loop_timer later; /* what must not happen inside a call of ours */
+	struct loop_timer
+		later; /* what must not happen inside a call of ours */
 	struct loop_timer watch; /* for a statement without an answer */
 	char *session_sql;
 	enum state state;
@@ -236,8 +237,7 @@ schedule(struct pgconn *c)
 	int64_t half = c->backoff_ms / 2;
 
 	c->state = WAITING;
-	if (c->was_up &&
-		loop_now_ms(c->loop) - c->up_at_ms >= SETTLED_MS) {
+	if (c->was_up && loop_now_ms(c->loop) - c->up_at_ms >= SETTLED_MS) {
 		c->backoff_ms = BACKOFF_MIN_MS;
 		loop_timer_start(&c->retry, 0);
 		return;
@@ -330,8 +330,7 @@ finish_call(struct pgconn *c)
 		forget_prepared(c, k->preparing);
 	c->current = k;
 	if (k->fn != NULL)
-		k->fn(k->arg, failed ? NULL : k->rows,
-			failed ? &k->err : NULL);
+		k->fn(k->arg, failed ? NULL : k->rows, failed ? &k->err : NULL);
 	c->current = NULL;
 	call_free(k);
 }
@@ -369,8 +368,7 @@ drain(struct pgconn *c)
 	int nulls = 0;
 
 	/* a callback may reset or free the link: then there is no pg */
-	while (c->pg != NULL && c->inflight.first != NULL &&
-		!PQisBusy(c->pg)) {
+	while (c->pg != NULL && c->inflight.first != NULL && !PQisBusy(c->pg)) {
 		PGresult *r = PQgetResult(c->pg);
 
 		if (r != NULL) {
@@ -491,10 +489,10 @@ on_dialled(void *arg, PGconn *pg, const struct err *why)
 	}
 	c->pg = pg;
 	c->state = SETUP;
-	c->rd = event_new(base, PQsocket(pg), EV_READ | EV_PERSIST,
-		on_readable, c);
-	c->wr = event_new(base, PQsocket(pg), EV_WRITE | EV_PERSIST,
-		on_writable, c);
+	c->rd = event_new(
+		base, PQsocket(pg), EV_READ | EV_PERSIST, on_readable, c);
+	c->wr = event_new(
+		base, PQsocket(pg), EV_WRITE | EV_PERSIST, on_writable, c);
 	BUG(c->rd == NULL || c->wr == NULL || event_add(c->rd, NULL) != 0);
 	loop_timer_start(&c->retry, SETUP_MS);
 	if (PQsetnonblocking(pg, 1) != 0 ||
@@ -637,8 +635,8 @@ remember_prepared(struct pgconn *c, const struct pgstmt *s)
 			return false;
 	if (c->prepared_n == c->prepared_cap) {
 		c->prepared_cap = c->prepared_cap ? c->prepared_cap * 2 : 16;
-		c->prepared = realloc(c->prepared,
-			c->prepared_cap * sizeof *c->prepared);
+		c->prepared = realloc(
+			c->prepared, c->prepared_cap * sizeof *c->prepared);
 		BUG(c->prepared == NULL);
 	}
 	c->prepared[c->prepared_n++] = s;
@@ -654,22 +652,22 @@ put_commands(struct pgconn *c, struct call *k, const struct pgstmt *s,
 	params_of(&p, args);
 	if (begin) {
 		k->commands++;
-		if (PQsendQueryParams(c->pg, "begin", 0, NULL, NULL, NULL,
-			    NULL, 1) != 1)
+		if (PQsendQueryParams(
+			    c->pg, "begin", 0, NULL, NULL, NULL, NULL, 1) != 1)
 			return false;
 	}
 	k->commands++;
 	if (s == NULL)
-		return PQsendQueryParams(c->pg, sql, p.n, NULL, p.value,
-			       p.len, p.format, 1) == 1;
+		return PQsendQueryParams(c->pg, sql, p.n, NULL, p.value, p.len,
+			       p.format, 1) == 1;
 	if (remember_prepared(c, s)) {
 		k->commands++;
 		k->preparing = s;
 		if (PQsendPrepare(c->pg, s->name, s->sql, 0, NULL) != 1)
 			return false;
 	}
-	return PQsendQueryPrepared(c->pg, s->name, p.n, p.value, p.len,
-		       p.format, 1) == 1;
+	return PQsendQueryPrepared(
+		       c->pg, s->name, p.n, p.value, p.len, p.format, 1) == 1;
 }
 
 static void

@@ -93,8 +93,8 @@ value_of(const PQconninfoOption *o, const char *key)
 {
 	for (; o != NULL && o->keyword != NULL; o++)
 		if (strcmp(o->keyword, key) == 0)
-			return o->val != NULL && o->val[0] != '\0' ? o->val :
-								     NULL;
+			return o->val != NULL && o->val[0] != '\0' ? o->val
+								   : NULL;
 	return NULL;
 }
 
@@ -151,7 +151,7 @@ emit_found(struct buf *b, const PQconninfoOption *given,
 		"client_encoding", "keepalives_idle", "keepalives_interval",
 		"keepalives_count", "tcp_user_timeout" };
 	bool hosted = value_of(given, "host") != NULL ||
-		value_of(given, "hostaddr") != NULL;
+		      value_of(given, "hostaddr") != NULL;
 
 	for (const PQconninfoOption *o = found; o && o->keyword; o++) {
 		bool host = strncmp(o->keyword, "host", 4) == 0;
@@ -212,8 +212,8 @@ emit_pem(struct buf *b, const char *pem, struct err *e)
 }
 
 static int
-emit_tls(struct buf *b, const struct pgconn_conf *c, bool service,
-	struct err *e)
+emit_tls(
+	struct buf *b, const struct pgconn_conf *c, bool service, struct err *e)
 {
 	static const char bundle[] = "/etc/ssl/certs/ca-certificates.crt";
 
@@ -248,7 +248,7 @@ emit_settings(struct buf *b, const struct pgconn_conf *c, bool service,
 	if (has(c->host))
 		emit(b, "host", c->host);
 	else if (!service && value_of(found, "host") == NULL &&
-		value_of(found, "hostaddr") == NULL)
+		 value_of(found, "hostaddr") == NULL)
 		emit(b, "host", "localhost");
 	if (c->port > 0) {
 		char port[24];
@@ -326,8 +326,8 @@ poll_until(PGconn *conn, int64_t deadline_ms, struct err *e)
 
 	for (;;) {
 		struct pollfd p = { .fd = PQsocket(conn),
-			.events = what == PGRES_POLLING_READING ? POLLIN :
-								  POLLOUT };
+			.events = what == PGRES_POLLING_READING ? POLLIN
+								: POLLOUT };
 		int64_t left = deadline_ms - clk_mono_ms();
 
 		if (left <= 0)

@@ -26,7 +26,7 @@ enum { LIMIT_MS = 5000, ADDRS_MAX = 16 };
 
 /* A look-up outlives its dial when it is cancelled: evdns answers later. */
 struct look {
-	struct pgdial *dial;	/* NULL = cancelled */
+	struct pgdial *dial; /* NULL = cancelled */
 	struct loop *loop;
 	struct evdns_base *dns;
 	struct evdns_getaddrinfo_request *req;
@@ -43,14 +43,14 @@ struct pgdial {
 
 	struct pgdial_words words;
 	struct look *look;
-	struct buf hosts, addrs;	/* comma lists, one host per address */
+	struct buf hosts, addrs; /* comma lists, one host per address */
 	PGconn *pg;
 	struct event *ev;
 	struct loop_timer limit;
-	struct loop_timer failed;	/* a failure inside pgdial_start */
+	struct loop_timer failed; /* a failure inside pgdial_start */
 	struct err why;
 	unsigned turn;
-	bool guessing;	/* the documented password is being tried */
+	bool guessing; /* the documented password is being tried */
 };
 
 static char *
@@ -73,9 +73,10 @@ pgdial_words_init(struct pgdial_words *w, const char *conninfo,
 
 	*w = (struct pgdial_words){ .n = 0 };
 	w->opts = PQconninfoParse(conninfo, &msg);
-	PQfreemem(msg);	/* may quote the string, hence a password */
+	PQfreemem(msg); /* may quote the string, hence a password */
 	if (w->opts == NULL)
-		return err_set(e, ERR_CONFIG, "connection string does not parse");
+		return err_set(
+			e, ERR_CONFIG, "connection string does not parse");
 	for (o = w->opts; o->keyword != NULL; o++)
 		if (o->val != NULL)
 			pgdial_words_set(w, o->keyword, o->val);
@@ -389,11 +390,11 @@ resolve(struct pgdial *d, const char *host)
 	 * A resolver per dial: dials are rare, and each one sees the
 	 * resolv.conf and hosts of its day.
 	 */
-	k->dns = evdns_base_new(loop_base(d->loop),
-		EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+	k->dns = evdns_base_new(
+		loop_base(d->loop), EVDNS_BASE_DISABLE_WHEN_INACTIVE);
 	BUG(k->dns == NULL);
-	(void)evdns_base_resolv_conf_parse(k->dns, DNS_OPTIONS_ALL,
-		"/etc/resolv.conf");
+	(void)evdns_base_resolv_conf_parse(
+		k->dns, DNS_OPTIONS_ALL, "/etc/resolv.conf");
 	evdns_base_set_option(k->dns, "timeout:", "1");
 	req = evdns_getaddrinfo(k->dns, host, NULL, &hints, on_resolved, k);
 	/* on_resolved may have run already; then there is no request */

@@ -29,8 +29,8 @@ int pgdial_words_init(struct pgdial_words *w, const char *conninfo,
 /* NULL when unset or empty. */
 const char *pgdial_words_get(const struct pgdial_words *w, const char *key);
 /* Replaces or adds; key and value are borrowed. */
-void pgdial_words_set(struct pgdial_words *w, const char *key,
-	const char *value);
+void
+pgdial_words_set(struct pgdial_words *w, const char *key, const char *value);
 void pgdial_words_fini(struct pgdial_words *w);
 
 /*

@@ -51,10 +51,10 @@ struct conn {
 	struct op *op; /* NULL = free */
 	enum step step;
 	PGresult *rows; /* of a bundle, until its end is known */
-	struct err err;	/* why a bundle is rolled back */
+	struct err err; /* why a bundle is rolled back */
 	int64_t deadline_ms;
 	bool cancelled;
-	bool up;    /* as far as this file has been told */
+	bool up; /* as far as this file has been told */
 	bool known; /* was up before */
 };
 
@@ -218,8 +218,8 @@ static bool
 is_stale_plan(const struct err *e)
 {
 	return strcmp(e->sqlstate, "26000") == 0 ||
-		strcmp(e->sqlstate, "0A000") == 0 ||
-		strcmp(e->sqlstate, "42P05") == 0;
+	       strcmp(e->sqlstate, "0A000") == 0 ||
+	       strcmp(e->sqlstate, "42P05") == 0;
 }
 
 static void
@@ -321,8 +321,7 @@ on_rows(void *arg, const PGresult *res, const struct err *e)
 	struct pgpool *p = k->pool;
 
 	enter(p);
-	if (e != NULL && is_stale_plan(e) &&
-		k->op->retries < k->lane->conns_n)
+	if (e != NULL && is_stale_plan(e) && k->op->retries < k->lane->conns_n)
 		retry_elsewhere(k);
 	else if (k->op->decide != NULL)
 		on_bundle_rows(k, res, e);
@@ -368,8 +367,7 @@ cancel(struct pgpool *p, struct conn *k)
 
 	pgargs_init(&a);
 	pgargs_i32(&a, pgconn_backend_pid(k->link));
-	pgconn_send(p->control, "select pg_cancel_backend($1)", &a, NULL,
-		NULL);
+	pgconn_send(p->control, "select pg_cancel_backend($1)", &a, NULL, NULL);
 }
 
 /*
@@ -404,7 +402,8 @@ fail_waiting(struct pgpool *p, struct lane *l, int64_t before_ms)
 
 	/* what the callbacks queue comes behind and is younger */
 	for (int n = l->waiting; n > 0 && !p->freed && l->first != NULL &&
-		l->first->queued_ms <= before_ms; n--) {
+				 l->first->queued_ms <= before_ms;
+		n--) {
 		err_set(&e, ERR_DB_RETRY, "pool");
 		op_done(p, lane_take(l), NULL, &e);
 	}
@@ -535,7 +534,8 @@ pgpool_new(struct loop *l, const struct pgpool_conf *c)
 		lane->end = &lane->first;
 		lane->conns_n = c->conns[i];
 		BUG(lane->conns_n < 1);
-		lane->conns = calloc((size_t)lane->conns_n, sizeof *lane->conns);
+		lane->conns =
+			calloc((size_t)lane->conns_n, sizeof *lane->conns);
 		BUG(lane->conns == NULL);
 		for (int j = 0; j < lane->conns_n; j++) {
 			struct conn *k = &lane->conns[j];
@@ -547,8 +547,8 @@ pgpool_new(struct loop *l, const struct pgpool_conf *c)
 			pgconn_session_add(k->link, backstop);
 		}
 	}
-	p->control = pgconn_new(l, c->conninfo, c->application_name,
-		on_control, p);
+	p->control =
+		pgconn_new(l, c->conninfo, c->application_name, on_control, p);
 	pgconn_limit(p->control, CONTROL_LIMIT_MS);
 	return p;
 }
@@ -581,8 +581,7 @@ pgpool_call(struct pgpool *p, int lane, const struct pgstmt *s,
 
 void
 pgpool_bundle(struct pgpool *p, int lane, const struct pgstmt *s,
-	struct pgargs *args, pgpool_decide_fn decide, pgpool_fn done,
-	void *arg)
+	struct pgargs *args, pgpool_decide_fn decide, pgpool_fn done, void *arg)
 {
 	struct op *o = calloc(1, sizeof *o);
 

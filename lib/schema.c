@@ -126,7 +126,7 @@ static int64_t
 jitter(int64_t from_ms, int64_t to_ms)
 {
 	return from_ms +
-		(int64_t)randombytes_uniform((uint32_t)(to_ms - from_ms));
+	       (int64_t)randombytes_uniform((uint32_t)(to_ms - from_ms));
 }
 
 /* ---- reading ---- */
@@ -160,9 +160,9 @@ compare(const struct schema_cell *cell, const struct schema_set *set)
 	if (cell->number > set->number)
 		return SCHEMA_NEWER;
 	schema_hash_set(set, hash);
-	return cell->number == set->number && strcmp(cell->hash, hash) == 0 ?
-		SCHEMA_SAME :
-		SCHEMA_OLDER;
+	return cell->number == set->number && strcmp(cell->hash, hash) == 0
+		       ? SCHEMA_SAME
+		       : SCHEMA_OLDER;
 }
 
 static int
@@ -377,13 +377,12 @@ try_statement(struct apply *a, const char *sql, struct err *e)
 }
 
 static int
-run_statement(struct apply *a, const char *file, const char *sql,
-	struct err *e)
+run_statement(struct apply *a, const char *file, const char *sql, struct err *e)
 {
 	a->blockers[0] = '\0';
 	while (try_statement(a, sql, e) < 0) {
 		bool lock_wait = strcmp(e->sqlstate, LOCK_NOT_AVAILABLE) == 0 ||
-			strcmp(e->sqlstate, DEADLOCK) == 0;
+				 strcmp(e->sqlstate, DEADLOCK) == 0;
 
 		if (lock_wait && clk_mono_ms() < a->deadline_ms) {
 			sleep_ms(jitter(100, 500));
@@ -520,6 +519,6 @@ schema_apply(PGconn *c, int64_t retry_ms, struct schema_cell *out,
 {
 	struct schema_set set;
 
-	return schema_apply_set(c, embedded(&set), retry_ms, out, progress,
-		arg, e);
+	return schema_apply_set(
+		c, embedded(&set), retry_ms, out, progress, arg, e);
 }

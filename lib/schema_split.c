@@ -24,8 +24,8 @@ static bool
 is_word(char ch)
 {
 	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
-		(ch >= '0' && ch <= '9') || ch == '_' ||
-		((unsigned char)ch & 0x80) != 0;
+	       (ch >= '0' && ch <= '9') || ch == '_' ||
+	       ((unsigned char)ch & 0x80) != 0;
 }
 
 /* Past the closing quote; a doubled one is part of the text. */

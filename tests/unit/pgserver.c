@@ -78,9 +78,8 @@ spawn(const struct pgserver *s, const char *const *argv)
 		return pid;
 	snprintf(path, sizeof path, "%s/%s", s->bin, argv[0]);
 	snprintf(log, sizeof log, "%s/log", s->dir);
-	if (geteuid() == 0 &&
-		(setresgid(s->gid, s->gid, s->gid) != 0 ||
-			setresuid(s->uid, s->uid, s->uid) != 0))
+	if (geteuid() == 0 && (setresgid(s->gid, s->gid, s->gid) != 0 ||
+				      setresuid(s->uid, s->uid, s->uid) != 0))
 		_exit(126);
 	/* after setresuid, which clears it */
 	prctl(PR_SET_PDEATHSIG, SIGQUIT);

@@ -14,15 +14,15 @@
 struct pgserver {
 	char bin[256], dir[64], conninfo[256];
 	int port;
-	pid_t pid;	/* 0 = not running */
-	uid_t uid;	/* who it runs as */
+	pid_t pid; /* 0 = not running */
+	uid_t uid; /* who it runs as */
 	gid_t gid;
 };
 
-void pgserver_init(struct pgserver *s);		/* initdb and start */
-void pgserver_start(struct pgserver *s);	/* again, same port */
-void pgserver_stop(struct pgserver *s);		/* immediate: a crash */
-void pgserver_fini(struct pgserver *s);		/* stops and removes all */
+void pgserver_init(struct pgserver *s); /* initdb and start */
+void pgserver_start(struct pgserver *s); /* again, same port */
+void pgserver_stop(struct pgserver *s); /* immediate: a crash */
+void pgserver_fini(struct pgserver *s); /* stops and removes all */
 
 /* A synchronous link beside the one that is tested. */
 PGconn *pgserver_connect(const struct pgserver *s, const char *database);

@@ -93,7 +93,8 @@ test_times_count_from_2000_and_infinities_stay(void **state)
 	} v[] = {
 		{ INT64_C(946684800000000), "\0\0\0\0\0\0\0\0" },
 		{ INT64_C(946684800000001), "\0\0\0\0\0\0\0\1" },
-		{ INT64_C(946684799999999), "\377\377\377\377\377\377\377\377" },
+		{ INT64_C(946684799999999),
+			"\377\377\377\377\377\377\377\377" },
 		{ INT64_MAX, "\177\377\377\377\377\377\377\377" },
 		{ INT64_MIN, "\200\0\0\0\0\0\0\0" },
 	};
@@ -134,16 +135,14 @@ test_array_has_head_items_and_null_mark(void **state)
 	pgargs_item_i32(&a, 5);
 	pgargs_item_i32(&a, 6);
 	pgargs_close(&a);
-	CHECK(param(&a, 1),
-		"\0\0\0\1\0\0\0\0\0\0\0\27\0\0\0\2\0\0\0\1"
-		"\0\0\0\4\0\0\0\5\0\0\0\4\0\0\0\6");
+	CHECK(param(&a, 1), "\0\0\0\1\0\0\0\0\0\0\0\27\0\0\0\2\0\0\0\1"
+			    "\0\0\0\4\0\0\0\5\0\0\0\4\0\0\0\6");
 	pgargs_array(&a, PGARGS_TEXT);
 	pgargs_item_null(&a);
 	pgargs_item_text(&a, SPAN_LIT("x"));
 	pgargs_close(&a);
-	CHECK(param(&a, 2),
-		"\0\0\0\1\0\0\0\1\0\0\0\31\0\0\0\2\0\0\0\1"
-		"\377\377\377\377\0\0\0\1x");
+	CHECK(param(&a, 2), "\0\0\0\1\0\0\0\1\0\0\0\31\0\0\0\2\0\0\0\1"
+			    "\377\377\377\377\0\0\0\1x");
 	pgargs_fini(&a);
 }
 
@@ -229,7 +228,8 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_scalars_are_in_network_order),
-		cmocka_unit_test(test_times_count_from_2000_and_infinities_stay),
+		cmocka_unit_test(
+			test_times_count_from_2000_and_infinities_stay),
 		cmocka_unit_test(test_array_has_head_items_and_null_mark),
 		cmocka_unit_test(test_array_without_items_has_no_dimension),
 		cmocka_unit_test(test_array_walk_returns_what_was_put),

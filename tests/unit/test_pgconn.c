@@ -306,18 +306,17 @@ test_sync_link_tells_unreachable_from_refused(void **state)
 	PGconn *c;
 
 	(void)state;
-	assert_null(pgconn_open_sync("host=127.0.0.1 port=1 user=x", "t", 5000,
-		&e));
+	assert_null(pgconn_open_sync(
+		"host=127.0.0.1 port=1 user=x", "t", 5000, &e));
 	assert_int_equal(e.kind, ERR_IO);
-	assert_null(pgconn_open_sync(info("127.0.0.1", "user=nobody_here"),
-		"t", 5000, &e));
+	assert_null(pgconn_open_sync(
+		info("127.0.0.1", "user=nobody_here"), "t", 5000, &e));
 	assert_int_equal(e.kind, ERR_AUTH);
 	assert_null(pgconn_open_sync(
 		info("127.0.0.1", "user=postgres dbname=nowhere"), "t", 5000,
 		&e));
 	assert_int_equal(e.kind, ERR_IO);
-	c = pgconn_open_sync(info("127.0.0.1", "user=postgres"), "t", 5000,
-		&e);
+	c = pgconn_open_sync(info("127.0.0.1", "user=postgres"), "t", 5000, &e);
 	assert_non_null(c);
 	assert_string_equal(pgserver_value(c, "show plan_cache_mode"),
 		"force_generic_plan");
@@ -497,13 +496,14 @@ main(void)
 		LINK_TEST(test_sync_link_tells_unreachable_from_refused),
 		LINK_TEST(test_more_session_sql_runs_before_up),
 		LINK_TEST(test_a_failing_session_setting_keeps_the_link_down),
-		LINK_TEST(test_statements_answer_in_order_and_errors_stay_apart),
+		LINK_TEST(
+			test_statements_answer_in_order_and_errors_stay_apart),
 		LINK_TEST(test_a_statement_while_down_is_answered_later),
 		LINK_TEST(test_reset_leaves_statements_unknown),
 		LINK_TEST(test_silence_beyond_the_limit_drops_the_link),
 		LINK_TEST(test_a_link_may_end_inside_each_callback),
 	};
 
-	return cmocka_run_group_tests_name("pgconn", tests, group_setup,
-		group_teardown);
+	return cmocka_run_group_tests_name(
+		"pgconn", tests, group_setup, group_teardown);
 }

@@ -78,8 +78,11 @@ test_nothing_set_gives_the_documented_defaults(void **state)
 static void
 test_settings_are_taken_and_quoted(void **state)
 {
-	struct pgconn_conf c = { .host = "/run/x y", .port = 6543,
-		.user = "o'neil", .password = "a\\b 'c'", .database = "q=1" };
+	struct pgconn_conf c = { .host = "/run/x y",
+		.port = 6543,
+		.user = "o'neil",
+		.password = "a\\b 'c'",
+		.database = "q=1" };
 
 	(void)state;
 	check(&c, "host", "/run/x y");
@@ -148,7 +151,10 @@ test_the_string_wins_over_all_settings(void **state)
 {
 	struct pgconn_conf c = { .conninfo = "postgresql://u:p@h:1/d?"
 					     "gssencmode=prefer",
-		.host = "x", .user = "x", .password = "x", .database = "x",
+		.host = "x",
+		.user = "x",
+		.password = "x",
+		.database = "x",
 		.port = 9 };
 
 	(void)state;
@@ -179,15 +185,16 @@ test_a_bad_string_is_refused_without_repeating_it(void **state)
 
 		assert_null(pgconn_info(&c, &e));
 		assert_int_equal(e.kind, ERR_CONFIG);
-		assert_string_equal(e.text,
-			"QUEEN_PG_CONNINFO is not a connection string");
+		assert_string_equal(
+			e.text, "QUEEN_PG_CONNINFO is not a connection string");
 	}
 }
 
 static void
 test_tls_verifies_unless_told_not_to(void **state)
 {
-	struct pgconn_conf c = { .use_ssl = true, .reject_unauthorized = true,
+	struct pgconn_conf c = { .use_ssl = true,
+		.reject_unauthorized = true,
 		.ssl_root_cert = "-----BEGIN CERTIFICATE-----\n" };
 	struct err e = ERR_ZERO;
 	char *info, *at, path[64], text[64] = "";
@@ -274,6 +281,6 @@ main(void)
 		INFO_TEST(test_words_replace_and_end),
 	};
 
-	return cmocka_run_group_tests_name("pgconn_info", tests, group_setup,
-		group_teardown);
+	return cmocka_run_group_tests_name(
+		"pgconn_info", tests, group_setup, group_teardown);
 }

@@ -225,8 +225,8 @@ on_scalars(void *arg, const PGresult *r, const struct err *err)
 	assert_true(pgbin_null(r, 0, 10));
 	assert_int_equal(pgbin_bytes(r, 0, 11).n, 0);
 	assert_false(pgbin_null(r, 0, 11));
-	assert_true(span_is(pgbin_bytes(r, 0, 12),
-		"2026-09-03 11:02:44.512873+00"));
+	assert_true(span_is(
+		pgbin_bytes(r, 0, 12), "2026-09-03 11:02:44.512873+00"));
 	((struct answer *)arg)->n++;
 }
 
@@ -473,8 +473,9 @@ test_changed_result_type_is_prepared_again(void **state)
 	struct fix *f = *state;
 	struct answer a[4] = { { .n = 0 } };
 
-	pgserver_value(f->side, "create function shape() returns table "
-				"(v bigint) language sql as 'select 1::bigint'");
+	pgserver_value(f->side,
+		"create function shape() returns table "
+		"(v bigint) language sql as 'select 1::bigint'");
 	/* prepared on both links of the lane */
 	call(f, 1, &s, &a[0]);
 	call(f, 1, &s, &a[1]);
@@ -603,8 +604,8 @@ test_bundle_lost_at_commit_is_unknown(void **state)
 
 	pgserver_value(f->side, "create table t (v int)");
 	pgargs_init(&args);
-	pgpool_bundle(f->pool, 0, &insert, &args, decide_and_kill, on_answer,
-		&a);
+	pgpool_bundle(
+		f->pool, 0, &insert, &args, decide_and_kill, on_answer, &a);
 	wait_answers(f, &a, 1);
 	assert_int_equal(f->decided, 1);
 	assert_int_equal(a.err.kind, ERR_DB_UNKNOWN);
@@ -726,8 +727,8 @@ test_server_crash_answers_and_recovers(void **state)
 	struct answer *a = f->a;
 	int64_t start;
 
-	call(f, 0, &nap_long, &a[0]);	/* sent */
-	call(f, 0, &one, &a[1]);	/* waits for the link */
+	call(f, 0, &nap_long, &a[0]); /* sent */
+	call(f, 0, &one, &a[1]); /* waits for the link */
 	pgserver_stop(&server);
 	wait_answers(f, a, 2);
 	assert_int_equal(a[0].err.kind, ERR_DB_UNKNOWN);
@@ -811,7 +812,7 @@ test_lanes_are_apart_and_first_in_first_out(void **state)
 	call(f, 1, &one, &a[4]);
 	pgpool_stats(f->pool, &s);
 	assert_int_equal(s.size, 3);
-	assert_int_equal(s.busy, 2);	/* one link in lane 0 */
+	assert_int_equal(s.busy, 2); /* one link in lane 0 */
 	assert_int_equal(s.waiting, 3);
 	assert_int_equal(pgpool_idle(f->pool, 0), 0);
 	assert_int_equal(pgpool_idle(f->pool, 1), 1);
@@ -938,6 +939,6 @@ main(void)
 		POOL_TEST(test_pool_may_end_inside_its_callback),
 	};
 
-	return cmocka_run_group_tests_name("pgpool", tests, group_setup,
-		group_teardown);
+	return cmocka_run_group_tests_name(
+		"pgpool", tests, group_setup, group_teardown);
 }

@@ -21,15 +21,15 @@ static struct pgserver server;
 static int database_n;
 
 /* The real shape of queen.cell, and marks of what ran. */
-#define CELL_SQL \
-	"create schema if not exists queen;" \
-	"create table if not exists queen.cell (" \
-	" one boolean primary key default true check (one)," \
-	" tag bigint not null, hash_key bytea not null, major int not null," \
-	" number int not null, hash text not null," \
-	" created_at timestamptz not null default clock_timestamp()," \
-	" applied_at timestamptz not null default clock_timestamp());" \
-	"create table if not exists queen.runs (n int);" \
+#define CELL_SQL                                                               \
+	"create schema if not exists queen;"                                   \
+	"create table if not exists queen.cell ("                              \
+	" one boolean primary key default true check (one),"                   \
+	" tag bigint not null, hash_key bytea not null, major int not null,"   \
+	" number int not null, hash text not null,"                            \
+	" created_at timestamptz not null default clock_timestamp(),"          \
+	" applied_at timestamptz not null default clock_timestamp());"         \
+	"create table if not exists queen.runs (n int);"                       \
 	"create table if not exists queen.items (n int);"
 #define RUN_SQL "insert into queen.runs values (1);"
 
@@ -38,15 +38,18 @@ static const struct schema_file files_v1[] = { { "010_cell.sql", CELL_SQL },
 static const struct schema_file files_v2[] = { { "010_cell.sql", CELL_SQL },
 	{ "020_run.sql", RUN_SQL "-- changed\n" } };
 static const struct schema_file files_alter[] = { { "010_cell.sql", CELL_SQL },
-	{ "030_alter.sql", "alter table queen.items add if not exists m int" } };
+	{ "030_alter.sql",
+		"alter table queen.items add if not exists m int" } };
 static const struct schema_file files_bad[] = { { "010_cell.sql", CELL_SQL },
-	{ "020_run.sql", RUN_SQL }, { "030_bad.sql", "select 1;\nselect 1/0" } };
+	{ "020_run.sql", RUN_SQL },
+	{ "030_bad.sql", "select 1;\nselect 1/0" } };
 
 static struct schema_set
 set_of(const struct schema_file *files, int n, int major, int number)
 {
-	return (struct schema_set){ .files = files, .n = n, .major = major,
-		.number = number };
+	return (struct schema_set){
+		.files = files, .n = n, .major = major, .number = number
+	};
 }
 
 struct fix {
@@ -100,8 +103,7 @@ teardown(void **state)
 static int
 apply(struct fix *f, const struct schema_set *set)
 {
-	return schema_apply_set(f->c, set, 20000, &f->cell, NULL, NULL,
-		&f->e);
+	return schema_apply_set(f->c, set, 20000, &f->cell, NULL, NULL, &f->e);
 }
 
 static int
@@ -191,8 +193,8 @@ test_other_major_is_a_matter_of_configuration(void **state)
 	assert_int_equal(apply(f, &v1), 0);
 	assert_int_equal(apply(f, &other), -1);
 	assert_int_equal(f->e.kind, ERR_CONFIG);
-	assert_string_equal(f->e.text,
-		"database has schema major 1, this program needs 2");
+	assert_string_equal(
+		f->e.text, "database has schema major 1, this program needs 2");
 	assert_int_equal(runs(f), 1);
 }
 
@@ -258,8 +260,8 @@ test_four_processes_at_once_apply_once(void **state)
 		PGconn *c = pgconn_open_sync(info, "applier", 10000, &e);
 
 		_exit(c == NULL ||
-			schema_apply_set(c, &v1, 20000, &cell, NULL, NULL,
-				&e) < 0 ||
+			schema_apply_set(c, &v1, 20000, &cell, NULL, NULL, &e) <
+				0 ||
 			cell.state != SCHEMA_SAME);
 	}
 	for (int i = 0; i < 4; i++) {
@@ -310,8 +312,8 @@ test_the_holder_of_the_schema_lock_is_named(void **state)
 		(long long)SCHEMA_LOCK_KEY);
 	pgserver_value(f->side, "set application_name = 'holder'");
 	pgserver_value(f->side, sql);
-	assert_int_equal(schema_apply_set(f->c, &v1, 200, &f->cell, NULL, NULL,
-				 &f->e),
+	assert_int_equal(
+		schema_apply_set(f->c, &v1, 200, &f->cell, NULL, NULL, &f->e),
 		-1);
 	assert_int_equal(f->e.kind, ERR_DB_RETRY);
 	snprintf(want, sizeof want,
@@ -330,12 +332,11 @@ test_other_encodings_are_refused(void **state)
 	pgserver_value(f->side,
 		"create database latin encoding 'LATIN1' template template0");
 	c = open_link("latin");
-	assert_int_equal(schema_apply_set(c, &v1, 200, &f->cell, NULL, NULL,
-				 &f->e),
-		-1);
+	assert_int_equal(
+		schema_apply_set(c, &v1, 200, &f->cell, NULL, NULL, &f->e), -1);
 	assert_int_equal(f->e.kind, ERR_CONFIG);
-	assert_string_equal(f->e.text,
-		"database encoding is LATIN1, UTF8 is needed");
+	assert_string_equal(
+		f->e.text, "database encoding is LATIN1, UTF8 is needed");
 	PQfinish(c);
 }
 
@@ -374,6 +375,6 @@ main(void)
 		DB_TEST(test_other_encodings_are_refused),
 	};
 
-	return cmocka_run_group_tests_name("schema", tests, group_setup,
-		group_teardown);
+	return cmocka_run_group_tests_name(
+		"schema", tests, group_setup, group_teardown);
 }

@@ -50,8 +50,8 @@ test_comments_are_no_statements(void **state)
 	check("-- x\nselect 1; -- tail;", "select 1", NULL);
 	check("select 1 -- not; here\n, 2;", "select 1 -- not; here\n, 2",
 		NULL);
-	check("select /* ; /* ; */ ; */ 1;x", "select /* ; /* ; */ ; */ 1",
-		"x", NULL);
+	check("select /* ; /* ; */ ; */ 1;x", "select /* ; /* ; */ ; */ 1", "x",
+		NULL);
 	check("select 4/2;x", "select 4/2", "x", NULL);
 	check("select 4-2;x", "select 4-2", "x", NULL);
 }
