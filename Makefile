@@ -113,8 +113,9 @@ $(LIB): $(call obj,$(LIB_SRC)) $(B)/obj/gen/schema_files.o
 
 # Per tool: its program, and the tests of its modules.
 define tool_rules
-$(B)/obj/bin/$(1)/%.o $(B)/obj/tests/unit/$(1)/%.o \
-$(B)/obj/tests/fuzz/$(1)/%.o: EXTRA = -Ibin/$(1) -Itests/unit $(CFLAGS_$(1))
+$(B)/obj/bin/$(1)/%.o: EXTRA = -Ibin/$(1) $(CFLAGS_$(1))
+$(B)/obj/tests/unit/$(1)/%.o $(B)/obj/tests/fuzz/$(1)/%.o: \
+	EXTRA = -Ibin/$(1) -Itests/unit $(CFLAGS_$(1))
 $(B)/bin/$(1): $(B)/obj/bin/$(1)/main.o $(call tool_obj,$(1)) $(LIB)
 	@mkdir -p $$(@D)
 	$$(call say,LD)
@@ -148,6 +149,7 @@ run_pytest = $(TEST_ENV) sh tests/run-cell $(B)
 
 check:
 	sh tests/install-deps build test
+	$(MAKE) -j$$(nproc) all tests
 	$(MAKE) check-built
 check-built: all tests
 	$(Q)rm -f $(B)/*.sum
@@ -186,7 +188,7 @@ deps-test:
 	sh tests/install-deps build test
 demo:
 	sh tests/install-deps build
-	$(MAKE) all
+	$(MAKE) -j$$(nproc) all
 	sh bin/demo
 install: all
 	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(UNITDIR)' '$(DESTDIR)$(DOCDIR)'
