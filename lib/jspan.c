@@ -73,7 +73,7 @@ utf8_len(const char *p, const char *end)
 bool
 jspan_utf8(struct span s)
 {
-	const char *p = s.p, *end = s.p + s.n;
+	const char *p = s.p ? s.p : "", *end = p + s.n;
 
 	while (p < end) {
 		int n;
