@@ -6,8 +6,9 @@
 -- segments_at_v1, offset_at_v1.
 --
 -- Writes nothing and takes no lock.  Each call costs the page it returns,
--- never all partitions; ranges are compared as rows, so that only the index
--- that leads with them can serve a page, whatever the statistics say.
+-- never all partitions, also under a plan made while the tables were empty:
+-- `queue_id = any (array[...])` keeps queue_id in the order asked for, so that
+-- only the index on (queue_id, id) yields it without a sort.
 
 -- Partitions with messages beyond the position of a group (leases ignored),
 -- by id after p_after; examines at most p_limit of them.  Every row carries
@@ -29,8 +30,8 @@ begin
 	return query
 	with page as materialized (
 		select p.id from queen.partitions p
-		where (p.queue_id, p.id) > (l_queue, coalesce(p_after, 0))
-			and p.queue_id <= l_queue
+		where p.queue_id = any (array[l_queue])
+			and p.id > coalesce(p_after, 0)
 		order by p.queue_id, p.id limit p_limit
 	), pending as (
 		select p.id from page p

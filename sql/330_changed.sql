@@ -65,8 +65,8 @@ begin
 			else p.created_at end
 	from (select p.id, p.queue_id, p.name, p.created_at
 		from queen.partitions p
-		where (p.queue_id, p.name) > (p_queue, coalesce(p_after, ''))
-			and p.queue_id <= p_queue
+		where p.queue_id = any (array[p_queue])	-- see 300_find.sql
+			and p.name > coalesce(p_after, '')
 		order by p.queue_id, p.name limit p_limit) p
 	cross join lateral (select h.* from queen.partition_heads h
 		where h.id = p.id limit 1) h
@@ -79,52 +79,49 @@ end $$;
 -- Inside: a page of a queue's partitions written since, by (time, name).  Small
 -- queues are read whole; for others the index on time is walked over all
 -- that the cell wrote since then, there is none per queue (a push would pay).
+-- The walk goes in the order of the index as far as the page needs, then
+-- those that share a time are put in the order of their names.  Stable: a row
+-- that moves between the two steps would end the page early or skip others.
 create or replace function queen.changed_by_time(p_queue bigint,
 	p_since timestamptz, p_after_at timestamptz, p_after text, p_limit int)
 returns table (name text, last_offset bigint, log_start bigint,
 	last_write_at timestamptz)
-language plpgsql volatile as $$
+language plpgsql stable as $$
 #variable_conflict use_column
 declare
 	l_from timestamptz := greatest(p_since, p_after_at);
+	l_to timestamptz := 'infinity';
 	l_part bigint[];
 begin
-	-- range by row, so that only the index on (queue_id, id) serves it
 	select array_agg(x.id) into l_part
 	from (select p.id from queen.partitions p
-		where (p.queue_id, p.id) > (p_queue, 0) and p.queue_id <= p_queue
+		where p.queue_id = any (array[p_queue])
 		order by p.queue_id, p.id limit 1001) x;
 	if cardinality(l_part) > 1000 then
-		l_part := null;
+		select coalesce(max(x.last_write_at), 'infinity') into l_to
+		from (select h.last_write_at from queen.partition_heads h
+			where h.last_write_at >= l_from and h.queue_id = p_queue
+				and (p_after_at is null or h.last_write_at > p_after_at)
+			order by h.last_write_at, h.id
+			offset p_limit - 1 limit 1) x;
+		select array_agg(h.id) into l_part from queen.partition_heads h
+		where h.last_write_at >= l_from and h.last_write_at <= l_to
+			and h.queue_id = p_queue;
 	end if;
 	return query
-	with page as (
-		select p.name, h.id, h.log_start, h.last_write_at
-		from unnest(l_part) i(id)
-		cross join lateral (select h.* from queen.partition_heads h
-			where h.id = i.id limit 1) h
-		cross join lateral (select p.name from queen.partitions p
-			where p.id = i.id limit 1) p
-		where h.last_write_at >= l_from and (p_after_at is null
-			or (h.last_write_at, p.name) > (p_after_at, p_after collate "C"))
-		order by h.last_write_at, p.name limit p_limit
-	), walk as (
-		select p.name, h.id, h.log_start, h.last_write_at
-		from queen.partition_heads h
-		cross join lateral (select p.name from queen.partitions p
-			where p.id = h.id limit 1) p
-		where l_part is null and h.queue_id = p_queue
-			and h.last_write_at >= l_from and (p_after_at is null
-			or (h.last_write_at, p.name) > (p_after_at, p_after collate "C"))
-		order by h.last_write_at, p.name limit p_limit
-	)
-	select x.name, coalesce(s.end_offset, x.log_start - 1), x.log_start,
-		x.last_write_at
-	from (select * from page union all select * from walk) x
+	select p.name, coalesce(s.end_offset, h.log_start - 1), h.log_start,
+		h.last_write_at
+	from unnest(l_part) i(id)
+	cross join lateral (select h.* from queen.partition_heads h
+		where h.id = i.id limit 1) h
+	cross join lateral (select p.name from queen.partitions p
+		where p.id = i.id limit 1) p
 	left join lateral (select s.end_offset from queen.segments s
-		where s.partition_id = x.id
+		where s.partition_id = i.id
 		order by s.base_offset desc limit 1) s on true
-	order by x.last_write_at, x.name;
+	where h.last_write_at >= l_from and (p_after_at is null
+		or (h.last_write_at, p.name) > (p_after_at, p_after collate "C"))
+	order by h.last_write_at, p.name limit p_limit;
 end $$;
 
 -- No record stamped before safe_time can still become visible: the clock less

@@ -156,10 +156,12 @@ def test_entries_are_answered_in_order(kit):
     assert found == [(1, 0, "b"), (2, 1, None), (3, 2, None), (4, 0, "a")]
 
 
-def test_sweep_meets_every_partition_while_rows_move(db, kit):
+@pytest.mark.parametrize("n_parts, limit", [(150, 7), (1100, 60)])
+def test_sweep_meets_every_partition_while_rows_move(db, kit, n_parts, limit):
+    """In small queues, read whole, and in large ones, walked by time."""
     q = kit.queue("q")
-    names = ["p%03d" % i for i in range(150)]
-    ids = kit.parts(q, names)
+    names = ["p%04d" % i for i in range(n_parts)]
+    ids = kit.parts(q, names[:600]) + kit.parts(q, names[600:])
     for part in ids:
         kit.push(part, 1, now=at(0))
     done = threading.Event()
@@ -169,17 +171,17 @@ def test_sweep_meets_every_partition_while_rows_move(db, kit):
         n = 0
         while not done.is_set():
             n += 1
-            mine.push(ids[n * 7 % 150], 1, now=at(10 + n))
+            mine.push(ids[n * 7 % n_parts], 1, now=at(10 + n))
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
         for since in (None, at(0)):
             seen, cursor = set(), (None, None)
-            for _ in range(300):
-                page = changed(kit, "q", since, cursor, 7)
+            for _ in range(1000):
+                page = changed(kit, "q", since, cursor, limit)
                 seen |= {r[1] for r in page if r[0] == 0}
-                if page[0][0] == 2 or seen == set(names):
+                if len(page) < limit or seen == set(names):
                     break
                 cursor = (page[-1][4] if since else None, page[-1][1])
             assert seen == set(names)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """300_find.sql: finding work and messages."""
+import re
 import threading
 
 import pytest
@@ -355,3 +356,58 @@ def test_offset_at_takes_steps_not_scans(db, kit):
         " select queen.offset_at_v1(%s, %s, %s)", TENANT, a, at(777)))
     hits = int(text.split("shared hit=")[1].split()[0].rstrip(")"))
     assert hits < 400, text
+
+
+def test_plans_made_on_an_empty_database_stay_good(kit):
+    """As pooled sessions have it: generic plans, kept while the tables fill.
+    A page costs what it returns, whatever else the cell holds."""
+    for option in ("plan_cache_mode = force_generic_plan",
+                   "enable_seqscan = off", "enable_bitmapscan = off",
+                   "jit = off"):
+        kit.rows("set " + option)
+    q, big = kit.queue("q"), kit.queue("big")
+    g = kit.group(q, "g")
+    calls = [
+        ("group_pending_v1(%s, %s, 0, 1000)", (TENANT, g)),
+        ("change_scan_v1(%s, 0, 1000)", (at(500),)),
+        ("ids_page_v1(%s, %s, -1, %s, 10)", (TENANT, 1, at(15000))),
+        ("segments_at_v1(%s, array[%s::bigint], '{45000}')", (TENANT, 1)),
+        ("fetch_v1(%s, '{q}', '{a}', '{45000}', '{2000}', 2000)", (TENANT,)),
+        ("fetch_high_v1(%s, '{q}', '{a}')", (TENANT,)),
+        ("partitions_changed_v1(%s, '{q}', array[null::timestamptz],"
+         " array[null::timestamptz], '{null}', '{10}')", (TENANT,)),
+        ("partitions_changed_v1(%s, '{big}', array[%s::timestamptz],"
+         " array[null::timestamptz], '{null}', '{10}')", (TENANT, at(500))),
+    ]
+
+    def run_all():
+        for call, args in calls:
+            kit.rows("select * from queen." + call, *args)
+
+    for _ in range(3):
+        run_all()
+    part = kit.part(q, "a")
+    calls[2] = (calls[2][0], (TENANT, part, at(15000)))
+    calls[3] = (calls[3][0], (TENANT, part))
+    kit.rows("with p as (insert into queen.partitions (queue_id, name,"
+             " created_at) select %s, 'p' || i, now() from"
+             " generate_series(1, 20000) i returning id, queue_id)"
+             " insert into queen.partition_heads (id, queue_id,"
+             " last_write_at) select id, queue_id, %s from p", big, at(1))
+    for table, column in (("segments", "10, null, '\\x0100'"),
+                          ("segment_ids", "decode(repeat('00', 48), 'hex')")):
+        kit.rows("insert into queen.%s select %%s, i * 3, i * 3 + 2,"
+                 " %%s::timestamptz + make_interval(secs => i), %s"
+                 " from generate_series(0, 19999) i" % (table, column),
+                 part, at(0))
+    kit.rows("update queen.partition_heads set last_write_at = %s"
+             " where id = %s", at(19999), part)
+    run_all()
+    for call, args in calls:
+        plan = "\n".join(r[0] for r in kit.rows(
+            "explain (analyze, buffers, timing off, costs off)"
+            " select * from queen." + call, *args))
+        pages = sum(int(n) for n in re.findall(
+            r"shared (?:hit|read)=(\d+)", plan.split("Planning")[0]))
+        assert pages < 250, (call, plan)
+    assert pending(kit, g)[0] == [part]
