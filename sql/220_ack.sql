@@ -51,16 +51,21 @@ begin
 	-- sent with the ids after the cursor, move.  A row that changed while this
 	-- waited for its lock is locked in its new version, but that is not
 	-- visible to this snapshot: the update misses it and it goes the long way.
-	with k as materialized (	-- sorted and set aside: the order of the locks
-		select k.*, g.live
+	with g as materialized (
+		select u.grp
+		from (select distinct x.grp from unnest(a_group) x(grp)) u
+		cross join lateral (select g.queue_id, g.deleted_at gone
+			from queen.groups g where g.id = u.grp limit 1) g
+		cross join lateral (select q.deleted_at is null
+				and q.tenant = p_tenant ok
+			from queen.queues q where q.id = g.queue_id limit 1) q
+		where g.gone is null and q.ok
+	), k as materialized (	-- sorted and set aside: the order of the locks
+		select k.*
 		from unnest(a_group, a_part, a_at, a_group_at, a_no, a_ids, a_status)
 			with ordinality
 			k(grp, part, at, grp_at, no, ids, status, ord)
-		cross join lateral (select true live from queen.groups g
-			cross join lateral (select q.tenant from queen.queues q
-				where q.id = g.queue_id and q.deleted_at is null limit 1) q
-			where g.id = k.grp and g.deleted_at is null
-				and q.tenant = p_tenant limit 1) g
+		join g on g.grp = k.grp
 		order by k.part, k.grp
 	), l as materialized (
 		select k.ord, k.part, k.ids, c.row, c.committed done, c.batch_end bend,
@@ -126,7 +131,7 @@ begin
 				order by s.base_offset desc limit 1) s
 				where s.end_offset > u.til)) filter (where u.ord > 0)
 	into l_ord, d_ord, d_til, d_kept, d_conf, d_more
-	from l left join u on u.ord = l.ord;
+	from l full join u on u.ord = l.ord;	-- full: never a loop over both
 	return query
 	select d.ord, d.kept::int, d.til, null::bigint, null::bigint, d.conf,
 		d.more is true, null::bigint, null::bigint, null::bytea, null::bytea
