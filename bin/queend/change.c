@@ -14,6 +14,7 @@
 #include "clk.h"
 #include "ctx.h"
 #include "err.h"
+#include "fetch.h"
 #include "flags.h"
 #include "hint.h"
 #include "log.h"
@@ -413,6 +414,8 @@ changes_free(struct changes *c)
 
 	if (!c)
 		return;
+	fetches_free(c->x->fetches);
+	c->x->fetches = NULL;
 	hint_free(c->x->hint);
 	c->x->hint = NULL;
 	c->x->changes = NULL;

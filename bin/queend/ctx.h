@@ -12,6 +12,7 @@ struct acks;
 struct catalog;
 struct changes;
 struct counts;
+struct fetches;
 struct flush;
 struct hint;
 struct hsrv;
@@ -49,6 +50,7 @@ struct ctx {
 	struct txns *txns;
 	struct pops *pops;		/* rings, parked pops, pop coalescer */
 	struct changes *changes;	/* the change scan */
+	struct fetches *fetches;	/* parked fetches; made by the first */
 	struct counts *counts;		/* per-minute counters */
 	struct stats *stats;		/* cached statistics */
 	struct maint *maint;		/* due work: retention, purge, cleanup */

@@ -647,6 +647,7 @@ call_failed(struct call *c, const struct err *e)
 	bool no_pool = e->kind == ERR_DB_RETRY && strcmp(e->text, "pool") == 0;
 	uint64_t suppressed;
 
+	count_db_error(p->x);
 	p->failures.every_ms = 5000;
 	if (!no_pool && log_sample(&p->failures, now, &suppressed))
 		log_line(LOG_WARN, "pop", "call failed",
