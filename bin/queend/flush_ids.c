@@ -28,7 +28,7 @@ enum {
 static const struct pgstmt STMT_PAGE = { "ids_page",
 	"select base, last, at, ids "
 	"from queen.ids_page_v1($1, $2, $3, $4, $5)" };
-static const struct pgstmt STMT_HIGH = { "fetch_high",
+static const struct pgstmt STMT_HIGH = { "ids_high",
 	"select ord, high from queen.fetch_high_v1($1, $2, $3)" };
 
 struct flush_vouch
