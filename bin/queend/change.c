@@ -40,7 +40,7 @@ static const struct pgstmt STMT_SCAN = { "change_scan",
 	"from queen.change_scan_v1($1, $2, $3)" };
 static const struct pgstmt STMT_REPAIRS = { "repair_scan",
 	"select id, queue_id, group_id, part from queen.repair_scan_v1($1)" };
-static const struct pgstmt STMT_CLOCK = { "clock",
+static const struct pgstmt STMT_CLOCK = { "change_clock",
 	"select queen.clock_v1()" };
 
 /* What is known about a partition that was written lately. */
