@@ -284,7 +284,7 @@ bind_one(const struct addrinfo *a, int port, bool v6_only, struct err *e)
 static int
 port_of(int fd)
 {
-	struct sockaddr_storage sa;
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
 	socklen_t n = sizeof(sa);
 
 	if (getsockname(fd, (struct sockaddr *)&sa, &n) < 0)
@@ -359,9 +359,15 @@ static void
 on_drain_timer(void *arg)
 {
 	struct hsrv *s = arg;
+	int64_t left = s->drain_until_ms - loop_now_ms(s->loop);
 
 	if (s->drained)
 		return;
+	/* None was left for a moment, then the accept queue gave some. */
+	if (s->stats.connections > 0 && left > 0) {
+		loop_timer_start(&s->drain_timer, left);
+		return;
+	}
 	s->drained = true;
 	if (s->on_drained)
 		s->on_drained(s->drained_arg);
@@ -397,6 +403,7 @@ hsrv_drain(
 	s->on_drained = on_drained;
 	s->drained_arg = arg;
 	loop_timer_stop(&s->accept_timer);
+	s->drain_until_ms = loop_now_ms(s->loop) + grace_ms;
 	loop_timer_start(&s->drain_timer, grace_ms);
 	for (c = LIST_FIRST(&s->conns); c; c = next) {
 		next = LIST_NEXT(c, link);

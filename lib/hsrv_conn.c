@@ -142,6 +142,7 @@ on_read(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	c->readable = true;
+	c->short_read = false;
 	if (what & EV_CLOSED)
 		c->hangup = true;
 	switch (c->state) {
@@ -223,6 +224,17 @@ rearm(struct hsrv_conn *c)
 
 enum more { MORE_GOT, MORE_NOT_NOW, MORE_END, MORE_LOST };
 
+/*
+ * After a short read the kernel is most likely empty, which saves a call per
+ * request.  It is not believed where that could hide an end: EPOLLRDHUP came
+ * along, or a reset, which libevent reports as nothing but readable.
+ */
+static bool
+may_read(const struct hsrv_conn *c, bool in_request)
+{
+	return c->readable && (!c->short_read || c->hangup || in_request);
+}
+
 /* Reads once, behind what is in hand. */
 static enum more
 read_more(struct hsrv_conn *c, struct view *v)
@@ -231,7 +243,7 @@ read_more(struct hsrv_conn *c, struct view *v)
 	size_t want = sizeof(s->scratch);
 	ssize_t n;
 
-	if (!c->readable)
+	if (!may_read(c, c->state != HSRV_AT_HEAD || v->s.n))
 		return MORE_NOT_NOW;
 	if (v->read_bytes >= TURN_BYTES) {
 		rearm(c);
@@ -251,9 +263,7 @@ read_more(struct hsrv_conn *c, struct view *v)
 		return MORE_NOT_NOW;
 	}
 	v->read_bytes += n;
-	/* A short read means empty, unless an end waits behind the bytes. */
-	if ((size_t)n < want && !c->hangup)
-		c->readable = false;
+	c->short_read = (size_t)n < want;
 	if (v->kept) {
 		buf_put(&c->in, s->scratch, (size_t)n);
 		v->s = buf_span(&c->in);
@@ -478,6 +488,8 @@ body_deadline_ms(const struct hsrv_conn *c)
 static bool
 wait_for_memory(struct hsrv_conn *c)
 {
+	char byte;
+
 	if (!hsrv_memory_full(c->s)) {
 		if (c->waiting_from_ms) {
 			/* the pause was ours, not the client's */
@@ -490,6 +502,9 @@ wait_for_memory(struct hsrv_conn *c)
 		}
 		return false;
 	}
+	/* Nothing there, or the end: no reason to wait. */
+	if (recv(c->fd, &byte, 1, MSG_PEEK) <= 0)
+		return false;
 	if (!c->waiting_from_ms) {
 		c->waiting_from_ms = loop_now_ms(c->loop);
 		timer_start(c, c->s->conf.memory_wait_ms);
@@ -654,6 +669,7 @@ hsrv_conn_drain(struct hsrv_conn *c)
 	if (c->state != HSRV_AT_HEAD)
 		return;
 	c->readable = true; /* a request may be there unseen */
+	c->short_read = false;
 	step(c);
 	if (c->state != HSRV_AT_HEAD || c->in.len)
 		return;
@@ -674,7 +690,7 @@ sent_all(struct hsrv_conn *c)
 	timer_stop(c);
 	hsrv_req_free(c->req);
 	c->req = NULL;
-	if (c->must_close || (ends && (c->readable || c->in.len))) {
+	if (c->must_close || (ends && (may_read(c, false) || c->in.len))) {
 		begin_linger(c);
 	} else if (ends) {
 		hsrv_conn_close(c);
@@ -684,7 +700,7 @@ sent_all(struct hsrv_conn *c)
 	}
 	if (c->in_step)
 		return;
-	if (c->in.len || c->readable)
+	if (c->in.len || may_read(c, c->state == HSRV_AT_LINGER))
 		hsrv_conn_later(c);
 	else if (c->state == HSRV_AT_HEAD)
 		hsrv_idle_add(c);

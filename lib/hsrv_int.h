@@ -155,6 +155,7 @@ struct hsrv_conn {
 	bool timer_on;			/* initialised */
 
 	bool readable;	/* the kernel may have bytes or the end */
+	bool short_read; /* the last read got less than it could */
 	bool hangup;	/* EPOLLRDHUP was seen */
 	bool in_step;	/* hsrv_conn_step is on the stack */
 	bool later;	/* a deferred call is on its way */
@@ -220,14 +221,15 @@ struct hsrv {
 	struct hsrv_listener listeners[HSRV_LISTENERS_MAX];
 	int listeners_n;
 	int port;
-	LIST_HEAD(, hsrv_conn) conns;
+	LIST_HEAD(hsrv_conn_list, hsrv_conn) conns;
 	struct hsrv_conns idle;		/* oldest first */
 	struct hsrv_conns waiters;	/* bodies waiting for memory */
-	SLIST_HEAD(, hsrv_req) spare;
+	SLIST_HEAD(hsrv_req_list, hsrv_req) spare;
 	int spare_n;
 	struct loop_timer idle_timer, accept_timer, drain_timer;
 	struct log_sampler accept_log;
 	bool draining, drained;
+	int64_t drain_until_ms;
 	void (*on_drained)(void *);
 	void *drained_arg;
 	int64_t held_bytes;		/* bodies and bytes not consumed */

@@ -116,9 +116,10 @@ hsrv_uri_decode(struct span raw, bool plus_is_space, struct arena *a)
 		char c = raw.p[i];
 
 		if (c == '%' && i + 2 < raw.n) {
-			int v = hex(raw.p[i + 1]) << 4 | hex(raw.p[i + 2]);
+			int hi = hex(raw.p[i + 1]), lo = hex(raw.p[i + 2]);
 
-			c = (char)(unsigned char)v;
+			BUG(hi < 0 || lo < 0); /* hsrv_uri_check */
+			c = (char)(unsigned char)(hi << 4 | lo);
 			i += 2;
 		} else if (c == '+' && plus_is_space) {
 			c = ' ';
