@@ -311,7 +311,8 @@ class Server:
             self.has_template = True
         self.serial += 1
         name = "t%d" % self.serial
-        self.admin("create database %s template %s" % (
+        # a copy of the files: several times faster than through the WAL
+        self.admin("create database %s template %s strategy file_copy" % (
             name, self.TEMPLATE if schema else "template0"))
         return Db(self, name)
 

@@ -112,3 +112,46 @@ def test_acceptance_reads_reports_and_tap(tmp_path):
     assert acceptance_check.read_unit(str(tmp_path / "test")) == {
         "unit:test_m:test_one": "passed", "unit:test_m:test_two": "failed",
         "unit:test_m:test_three": "skipped"}
+
+
+def test_cell_helpers_push_pop_and_ack(cell):
+    results = cell.push("q", [{"n": 1}, {"n": 2}], partition="a",
+                        ids=["x", "y"])
+    assert [r["status"] for r in results] == ["queued", "queued"]
+    messages = cell.pop("q", partition="a", batch=10)
+    assert [m["transactionId"] for m in messages] == ["x", "y"]
+    assert [a["success"] for a in cell.ack(messages)] == [True, True]
+    assert cell.pop("q", partition="a") == []
+
+
+def test_a_killed_cell_starts_again_on_its_port(cell):
+    port = cell.port.number
+    assert cell.kill9() == -9
+    cell.start()
+    assert cell.port.number == port
+    assert cell.restart().get("/health").status == 200
+    assert cell.term() == 0
+
+
+def test_findings_of_sanitizers_fail_the_test(new_cell):
+    one = new_cell()
+    with open(one.log, "w") as f:
+        f.write("x.c:1:2: runtime error: signed integer overflow\n")
+    with pytest.raises(AssertionError, match="sanitizer findings"):
+        one.close()
+    os.unlink(one.log)
+
+
+def test_an_end_unasked_fails_the_test(cell):
+    os.kill(cell.proc.pid, 9)
+    queenlib.wait_until(lambda: cell.proc.poll() is not None)
+    with pytest.raises(AssertionError, match="ended by itself: -9"):
+        cell.close()
+    cell.expected_end = True
+
+
+def test_cells_share_a_database(cells):
+    a, b = cells(2)
+    assert a.port.number != b.port.number
+    a.push("q", [1], ids=["x"])
+    assert b.push("q", [1], ids=["x"])[0]["status"] == "duplicate"

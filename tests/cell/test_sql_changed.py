@@ -362,3 +362,11 @@ def test_no_record_appears_before_an_earlier_safe_time(db, kit):
     assert kept[-1][0] - kept[0][0] > datetime.timedelta(seconds=2)
     wait_until(lambda: safe(kit.conn, guard=0)[0] > kept[-1][0], 10,
                "safeTime after the writers ended")
+
+
+def test_what_takes_several_looks_has_one_snapshot(kit):
+    """Stable functions use the snapshot of the call for every statement."""
+    assert kit.rows(
+        "select proname from pg_proc where provolatile = 's' and proname in"
+        " ('changed_by_time', 'fetch_v1', 'fetch_high_v1') order by 1") == [
+            ("changed_by_time",), ("fetch_high_v1",), ("fetch_v1",)]

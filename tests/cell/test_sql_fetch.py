@@ -10,6 +10,9 @@ from sqlkit import Kit, at
 MIB = 1 << 20
 
 
+pytestmark = pytest.mark.allpg
+
+
 @pytest.fixture
 def kit(db):
     return Kit(db.connect())

@@ -9,6 +9,9 @@ from queenlib import OTHER_TENANT, TENANT
 from sqlkit import Kit, at, mid
 
 
+pytestmark = pytest.mark.allpg
+
+
 @pytest.fixture
 def kit(db):
     return Kit(db.connect())

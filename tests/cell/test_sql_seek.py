@@ -11,6 +11,9 @@ from sqlkit import Kit, at, mid
 from test_sql_find import pending
 
 
+pytestmark = pytest.mark.allpg
+
+
 @pytest.fixture
 def kit(db):
     return Kit(db.connect())
@@ -419,7 +422,7 @@ def test_seek_during_pops(db, kit):
                for n in range(1, 4)]
     for t in threads:
         t.start()
-    end = time.monotonic() + 3
+    end = time.monotonic() + 2
     n_seeks = 0
     while time.monotonic() < end:
         n_seeks += 1
@@ -464,7 +467,7 @@ def test_group_delete_during_pops_is_gone(db, kit):
     for t in threads:
         t.start()
     deleted = 0
-    end = time.monotonic() + 3
+    end = time.monotonic() + 2
     while time.monotonic() < end or not gone:
         deleted += len(delete(kit, metadata=deleted % 2 == 0))
         assert time.monotonic() < end + 30
@@ -510,7 +513,7 @@ def test_seeks_deletes_and_registrations_meet(db, kit):
     threads = [threading.Thread(target=run, args=(s,)) for s in steps]
     for t in threads:
         t.start()
-    stop.wait(4)
+    stop.wait(2)
     stop.set()
     for t in threads:
         t.join()
