@@ -153,7 +153,7 @@ def test_wildcard_pop_on_missing_queue_creates_it_and_registers(cell, db):
     assert [m["data"] for m in cell.pop("ns.task", group="g")] == [1]
 
 
-@pytest.mark.parametrize("query, mode, seen", [
+STARTS = [
     ({}, "new", []),
     ({"subscriptionMode": "new"}, "new", []),
     ({"subscriptionMode": "new-only"}, "new", []),
@@ -165,15 +165,26 @@ def test_wildcard_pop_on_missing_queue_creates_it_and_registers(cell, db):
       "subscriptionMode": "new"}, "timestamp", [1]),
     ({"subscriptionFrom": "2100-01-01T00:00:00Z",
       "subscriptionMode": "all"}, "timestamp", []),
-])
+]
+
+
 @pytest.mark.parametrize("pinned", [False, True])
-def test_first_contact_decides_where_a_group_starts(cell, db, query, mode,
-                                                    seen, pinned):
+def test_first_contact_decides_where_a_group_starts(cell, db, pinned):
     cell.push("q", [1], partition="p")
-    got = cell.pop("q", group="g", partition="p" if pinned else None,
-                   **query)
-    assert [m["data"] for m in got] == seen
-    assert db.value("select mode from queen.groups where name = 'g'") == mode
+    for i, (query, mode, seen) in enumerate(STARTS):
+        group = "g%d" % i
+        got = cell.pop("q", group=group, partition="p" if pinned else None,
+                       **query)
+        assert [m["data"] for m in got] == seen, query
+        assert db.value("select mode from queen.groups where name = %s",
+                        (group,)) == mode, query
+
+
+@pytest.mark.cellenv(DEFAULT_SUBSCRIPTION_MODE="all")
+def test_default_subscription_mode_is_a_setting(cell):
+    cell.push("q", [1])
+    assert [m["data"] for m in cell.pop("q", group="g")] == [1]
+    assert cell.pop("q", group="h", subscriptionMode="new") == []
 
 
 def test_later_modes_do_not_change_a_registered_group(cell, db):
@@ -228,7 +239,7 @@ def test_discovery_without_label_is_refused(cell):
             "messages": []})
 
 
-@pytest.mark.parametrize("query, error", [
+WRONG = [
     ("batch=x", "bad query: batch is not an integer"),
     ("batch=1.5", "bad query: batch is not an integer"),
     ("batch=99999999999", "bad query: batch is out of range"),
@@ -240,14 +251,18 @@ def test_discovery_without_label_is_refused(cell):
     ("autoAck=yes", "bad query: autoAck is neither true nor false"),
     ("conflation=", "bad query: conflation is neither true nor false"),
     ("autopilot=on", "bad query: autopilot is neither true nor false"),
-    ("consumerGroup=a%00b",
-     "consumerGroup holds a control character (0x00)"),
-    ("consumerGroup=%ff", "consumerGroup is not UTF-8"),
-])
-def test_query_value_of_the_wrong_type_is_400(cell, query, error):
-    for path in ("/queue/q", "/queue/q/partition/p"):
-        reply = raw_pop(cell, "%s?%s" % (path, query))
-        assert (reply.status, reply.body) == (400, {"error": error})
+    ("consumerGroup=a%01b",
+     "consumerGroup holds a control character (0x01)"),
+]
+
+
+def test_query_value_of_the_wrong_type_is_400_naming_it(cell):
+    for query, error in WRONG:
+        for path in ("/queue/q", "/queue/q/partition/p", ""):
+            reply = raw_pop(cell, "%s?%s&task=t" % (path, query))
+            assert (reply.status, reply.body) == (400, {"error": error})
+    for query in ("consumerGroup=a%00b", "consumerGroup=%ff"):
+        assert raw_pop(cell, "/queue/q?" + query).status == 400
 
 
 def test_unknown_parameters_and_autopilot_are_ignored(cell):
