@@ -144,7 +144,8 @@ language plpgsql volatile as $$
 declare
 	l_gap bytea[]; l_base bigint[]; d_seg int[]; d_pos int[]; d_off bigint[];
 begin
-	-- a gap of more than 4096 ids the caller pages in by itself first
+	-- a gap of more than 4096 ids the caller pages in by itself first; the
+	-- plan may compute ids before it looks whether there is a gap: least()
 	select array_agg(case when x.v = 0 and x.lo <= x.prev
 			and x.prev - x.lo >= 4096 then 3 else x.v end order by x.ord),
 		array_agg(g.base order by x.ord), array_agg(g.ids order by x.ord)
@@ -153,7 +154,8 @@ begin
 	left join lateral (
 		select greatest(x.lo, min(s.base_offset)) base,
 			substr(string_agg(s.ids, ''::bytea order by s.base_offset),
-				(greatest(x.lo - min(s.base_offset), 0) * 16)::int + 1) ids
+				(least(greatest(x.lo - min(s.base_offset), 0),
+					67108864) * 16)::int + 1) ids
 		from queen.segment_ids s
 		where s.partition_id = x.id and s.base_offset <= x.prev
 			and s.base_offset >= coalesce((select b.base_offset
