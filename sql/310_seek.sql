@@ -134,9 +134,9 @@ end $$;
 
 -- Moves a group on all partitions of a queue, those to come included: p_to end
 -- or timestamp (the first message at or after p_at is next; a time to come
--- means now).  The group gets a new id, which ends its leases; registered
--- when missing.  partitions = how many the queue has.  Verdict 0 done, 1 no
--- such queue, or it has no partitions.
+-- means now).  The group gets a new id, which ends its leases and is the one
+-- in the note; registered when missing.  partitions = how many the queue has.
+-- Verdict 0 done, 1 no such queue, or it has no partitions.
 create or replace function queen.group_seek_v1(p_tenant uuid, p_group text,
 	p_queue text, p_to text, p_at timestamptz,
 	p_now timestamptz default null)
@@ -175,14 +175,15 @@ begin
 		case p_to when 'end' then t else least(p_at, t) end,
 		g.conflated, g.created_at)
 	returning x.id into l_new;
-	perform queen.repair_note(l_queue, g.id, null, t);
+	perform queen.repair_note(l_queue, l_new, null, t);
 	return query select 0, l_queue, l_new, g.id, l_n;
 end $$;
 
 -- Deletes a group on one queue (p_queue null: on all of the tenant).  With
 -- p_metadata the next contact is a first one; without, the group begins again
 -- where its stored subscription says.  Dead letters stay.  One row per queue:
--- the id that is dead now, and how many cursors it had.
+-- the id that is dead now, and how many cursors it had.  The notes name the
+-- dead ids and those that follow them.
 create or replace function queen.group_delete_v1(p_tenant uuid,
 	p_group text, p_queue text, p_metadata boolean,
 	p_now timestamptz default null)
@@ -191,7 +192,7 @@ language plpgsql volatile as $$
 #variable_conflict use_column
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
-	l_queue bigint[]; l_dead bigint[];
+	l_queue bigint[]; l_dead bigint[]; l_next bigint[];
 begin
 	select array_agg(x.id) into l_queue
 	from (select q.id from queen.queues q
@@ -210,12 +211,17 @@ begin
 	)
 	select array_agg(d.id order by d.id) into l_dead from dead d;
 	if not p_metadata then
-		insert into queen.groups (queue_id, name, mode, subscribed_at,
-			start_at, conflated, created_at)
-		select g.queue_id, g.name, g.mode, g.subscribed_at,
-			case when g.mode <> 'all' then g.subscribed_at end,
-			g.conflated, g.created_at
-		from queen.groups g where g.id = any (l_dead);
+		with next as (
+			insert into queen.groups (queue_id, name, mode,
+				subscribed_at, start_at, conflated, created_at)
+			select g.queue_id, g.name, g.mode, g.subscribed_at,
+				case when g.mode <> 'all' then g.subscribed_at end,
+				g.conflated, g.created_at
+			from queen.groups g where g.id = any (l_dead)
+			order by g.queue_id
+			returning id
+		)
+		select array_agg(n.id) into l_next from next n;
 	end if;
 	return query
 	select g.queue_id, g.id, (select count(*) from queen.consumers c
@@ -223,5 +229,6 @@ begin
 	from queen.groups g where g.id = any (l_dead)
 	order by g.queue_id;
 	perform queen.repair_note(g.queue_id, g.id, null, t)
-	from queen.groups g where g.id = any (l_dead) order by g.id;
+	from queen.groups g where g.id = any (l_dead || l_next)
+	order by g.id;
 end $$;

@@ -213,7 +213,7 @@ def test_group_seek_is_one_row_and_one_note(kit):
         kit.push(part, 1)
     g = kit.group(q, "g")
     new = seek_all(kit, "timestamp", at(0))[2]
-    assert notes(kit) == [(q, g, None)]
+    assert notes(kit) == [(q, new, None)]
     assert kit.value("select count(*) from queen.consumers") == 0
     assert len(pending(kit, new)[0]) == 50
     assert kit.rows("select id, deleted_at is null from queen.groups"
@@ -313,8 +313,9 @@ def test_delete_keeping_metadata_seeds_from_the_subscription(kit):
         g = kit.group(q, mode, mode, start)
         kit.pop([a], g, 1, auto=True)
         seek_all(kit, "end", group=mode)
-        assert len(delete(kit, metadata=False, group=mode)) == 1
+        dead = delete(kit, metadata=False, group=mode)[0][1]
         again = kit.group(q, mode, "new")
+        assert notes(kit)[-2:] == [(q, dead, None), (q, again, None)]
         assert taken(kit.pop([a], again, 1)) == want, mode
         assert kit.rows("select mode, subscribed_at from queen.groups"
                         " where id = %s", again) == [
