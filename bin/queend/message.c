@@ -216,10 +216,11 @@ out:
 }
 
 static bool
-status_known(struct span s)
+status_is_known(struct span s)
 {
 	return s.n == 0 || span_is(s, "pending") || span_is(s, "processing") ||
-		span_is(s, "completed") || span_is(s, "dead_letter");
+		span_is(s, "completed") || span_is(s, "dead_letter") ||
+		span_is(s, "failed");
 }
 
 void
@@ -241,12 +242,14 @@ message_list(struct hsrv_req *r)
 	    !admin_query_time(r, "to", &to_us) ||
 	    !admin_query_page(r, LIMIT_DEFAULT, &limit, &offset))
 		return;
-	if (!status_known(status)) {
+	if (!status_is_known(status)) {
 		hsrv_reply_error(r, 400, "status must be pending, processing, "
 			"completed or dead_letter, got '%.*s'",
 			SPAN_ARG(admin_clip(status, 64)));
 		return;
 	}
+	if (span_is(status, "failed"))	/* what command lines call it */
+		status = SPAN_LIT("dead_letter");
 	/* whole minutes: what `to` names is still in */
 	to_us -= (to_us % minute_us + minute_us) % minute_us;
 	to_us += minute_us;
