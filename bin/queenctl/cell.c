@@ -32,8 +32,8 @@ put_path(char *out, size_t cap, struct err *e, const char *a, const char *b)
 	int n = snprintf(out, cap, "%s%s", a, b);
 
 	if (n < 0 || (size_t)n >= cap)
-		return err_set(e, ERR_CONFIG, "path too long: %.60s...%s", a,
-			b);
+		return err_set(
+			e, ERR_CONFIG, "path too long: %.60s...%s", a, b);
 	return 0;
 }
 
@@ -58,9 +58,10 @@ default_dir(char out[CELL_PATH], struct err *e)
 	if (data && data[0] == '/')
 		return put_path(out, CELL_PATH, e, data, "/queen/cell");
 	if (home && home[0] == '/')
-		return put_path(out, CELL_PATH, e, home,
-			"/.local/share/queen/cell");
-	return err_set(e, ERR_CONFIG, "HOME is not set; name a folder with "
+		return put_path(
+			out, CELL_PATH, e, home, "/.local/share/queen/cell");
+	return err_set(e, ERR_CONFIG,
+		"HOME is not set; name a folder with "
 		"--dir");
 }
 
@@ -129,8 +130,8 @@ choose_sock(struct cell *c, struct err *e)
 	int n = snprintf(c->sock, sizeof(c->sock), "%s/cell-%012llx", base,
 		(unsigned long long)(span_hash(span_of(c->dir)) >> 16));
 
-	if (n < 0 || (size_t)n + sizeof("/.s.PGSQL.65535.lock") >
-		    sizeof(c->sock))
+	if (n < 0 ||
+		(size_t)n + sizeof("/.s.PGSQL.65535.lock") > sizeof(c->sock))
 		return err_set(e, ERR_CONFIG, "socket path too long: %s", base);
 	return 0;
 }
@@ -175,8 +176,8 @@ search_bindir(char out[CELL_PATH])
 	while ((ent = readdir(d))) {
 		char path[CELL_PATH];
 		long v = strtol(ent->d_name, NULL, 10);
-		int n = snprintf(path, sizeof(path), "%s/%.16s/bin", root,
-			ent->d_name);
+		int n = snprintf(
+			path, sizeof(path), "%s/%.16s/bin", root, ent->d_name);
 
 		if (v < CELL_PG_MIN || v <= best || n < 0 ||
 			(size_t)n >= sizeof(path))
@@ -205,8 +206,8 @@ find_queend(struct cell *c, struct err *e)
 		if (slash) {
 			*slash = '\0';
 			if (is_program(self, "queend"))
-				return put_path(c->queend, sizeof(c->queend),
-					e, self, "/queend");
+				return put_path(c->queend, sizeof(c->queend), e,
+					self, "/queend");
 		}
 	}
 	while (path && *path) {
@@ -215,13 +216,13 @@ find_queend(struct cell *c, struct err *e)
 		if (len > 0 && len < CELL_PATH) {
 			snprintf(self, sizeof(self), "%.*s", (int)len, path);
 			if (is_program(self, "queend"))
-				return put_path(c->queend, sizeof(c->queend),
-					e, self, "/queend");
+				return put_path(c->queend, sizeof(c->queend), e,
+					self, "/queend");
 		}
 		path += len + (path[len] == ':');
 	}
-	return err_set(e, ERR_CONFIG,
-		"cannot find queend beside queenctl or in PATH");
+	return err_set(
+		e, ERR_CONFIG, "cannot find queend beside queenctl or in PATH");
 }
 
 int
@@ -235,7 +236,8 @@ cell_find_programs(struct cell *c, struct err *e)
 			!is_program(given, "postgres"))
 			return err_set(e, ERR_CONFIG,
 				"QUEEN_PG_BIN=\"%s\" holds no initdb and "
-				"postgres", given);
+				"postgres",
+				given);
 		if (put_path(c->bindir, sizeof(c->bindir), e, given, "") != 0)
 			return -1;
 	} else {
@@ -244,7 +246,8 @@ cell_find_programs(struct cell *c, struct err *e)
 	if (c->bindir[0] == '\0')
 		return err_set(e, ERR_CONFIG,
 			"cannot find PostgreSQL %d or newer; install it, or "
-			"name its folder in QUEEN_PG_BIN", CELL_PG_MIN);
+			"name its folder in QUEEN_PG_BIN",
+			CELL_PG_MIN);
 	return find_queend(c, e);
 }
 
@@ -267,8 +270,8 @@ cell_lock(const struct cell *c, int *fd, struct err *e)
 		*fd = -1;
 		errno = why;
 		return why == EWOULDBLOCK
-			? 0
-			: err_errno(e, "cannot lock %s", path);
+			       ? 0
+			       : err_errno(e, "cannot lock %s", path);
 	}
 	int n = snprintf(pid, sizeof(pid), "%ld\n", (long)getpid());
 
@@ -284,8 +287,7 @@ read_env(const struct cell *c, struct cell_running *out)
 	struct err e = ERR_ZERO;
 	FILE *f;
 
-	if (cell_path(c, "cell.env", path, &e) != 0 ||
-		!(f = fopen(path, "re")))
+	if (cell_path(c, "cell.env", path, &e) != 0 || !(f = fopen(path, "re")))
 		return;
 	while (fgets(line, sizeof(line), f)) {
 		line[strcspn(line, "\n")] = '\0';
@@ -294,9 +296,9 @@ read_env(const struct cell *c, struct cell_running *out)
 		if (!v)
 			continue;
 		v++;
-#define TAKE(key, field) \
-	if (strncmp(line, key "=", sizeof(key)) == 0) \
-	snprintf(out->field, sizeof(out->field), "%.*s", \
+#define TAKE(key, field)                                                       \
+	if (strncmp(line, key "=", sizeof(key)) == 0)                          \
+	snprintf(out->field, sizeof(out->field), "%.*s",                       \
 		(int)sizeof(out->field) - 1, v)
 		TAKE("QUEEN_SERVER", url);
 		TAKE("PG_HOST", pg_host);
@@ -342,8 +344,8 @@ cell_down(struct cell *c, int64_t timeout_ms, struct err *e)
 	if (!cell_is_running(c, &run))
 		return 1;
 	if (run.pid <= 1 || kill(run.pid, SIGTERM) != 0)
-		return err_errno(e, "cannot signal the supervisor %ld",
-			(long)run.pid);
+		return err_errno(
+			e, "cannot signal the supervisor %ld", (long)run.pid);
 	while (cell_is_running(c, NULL)) {
 		if (clk_mono_ms() > until_ms)
 			return err_set(e, ERR_IO,
@@ -366,7 +368,7 @@ last_file(char out[CELL_PATH])
 		return put_path(out, CELL_PATH, &e, "/var/lib/queen",
 			       "/last-cell") == 0;
 	return home && home[0] == '/' &&
-		put_path(out, CELL_PATH, &e, home, "/.queen/last-cell") == 0;
+	       put_path(out, CELL_PATH, &e, home, "/.queen/last-cell") == 0;
 }
 
 bool

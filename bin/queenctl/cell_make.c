@@ -24,20 +24,19 @@ enum { CELL_OUTPUT = 512 };
  * Settings a cell starts with; the operator may edit postgresql.conf later.
  * The socket folder is the only door: nobody but its owner can enter it.
  */
-static const char cell_settings[] =
-	"\n"
-	"# --- queen ---\n"
-	"listen_addresses = ''\n"
-	"unix_socket_permissions = 0700\n"
-	"max_connections = 300\n"
-	"shared_buffers = 256MB\n"
-	"max_wal_size = 4GB\n"
-	"wal_compression = on\n"
-	"checkpoint_timeout = 15min\n"
-	"autovacuum_naptime = 15s\n"
-	"log_line_prefix = '%m [%p] %q%a '\n"
-	"timezone = 'UTC'\n"
-	"log_timezone = 'UTC'\n";
+static const char cell_settings[] = "\n"
+				    "# --- queen ---\n"
+				    "listen_addresses = ''\n"
+				    "unix_socket_permissions = 0700\n"
+				    "max_connections = 300\n"
+				    "shared_buffers = 256MB\n"
+				    "max_wal_size = 4GB\n"
+				    "wal_compression = on\n"
+				    "checkpoint_timeout = 15min\n"
+				    "autovacuum_naptime = 15s\n"
+				    "log_line_prefix = '%m [%p] %q%a '\n"
+				    "timezone = 'UTC'\n"
+				    "log_timezone = 'UTC'\n";
 
 void
 cell_become_user(const struct cell *c)
@@ -84,8 +83,8 @@ make_owned(const struct cell *c, const char *path, mode_t mode, struct err *e)
 		lchown(path, c->uid, c->gid) != 0)
 		return err_errno(e, "cannot give %s to %s", path, c->user);
 	if (!c->as_root && st.st_uid != c->uid)
-		return err_set(e, ERR_CONFIG,
-			"%s belongs to another user", path);
+		return err_set(
+			e, ERR_CONFIG, "%s belongs to another user", path);
 	return 0;
 }
 
@@ -155,7 +154,8 @@ check_reach(const struct cell *c, struct err *e)
 		return 0;
 	return err_set(e, ERR_CONFIG,
 		"user %s cannot reach %s; choose a folder that every user may "
-		"pass through, as /var/lib/queen/cell", c->user, c->dir);
+		"pass through, as /var/lib/queen/cell",
+		c->user, c->dir);
 }
 
 static int
@@ -210,10 +210,10 @@ cell_make(const struct cell *c, struct err *e)
 		return -1;
 	snprintf(sock_base, sizeof(sock_base), "%s", c->sock);
 	*strrchr(sock_base, '/') = '\0';
-	if (make_way(c->dir, e) != 0 ||
-		make_owned(c, c->dir, 0755, e) != 0 ||
+	if (make_way(c->dir, e) != 0 || make_owned(c, c->dir, 0755, e) != 0 ||
 		make_owned(c, log, 0755, e) != 0 || check_reach(c, e) != 0 ||
-		make_way(c->sock, e) != 0 || make_owned(c, c->sock, 0700, e) != 0)
+		make_way(c->sock, e) != 0 ||
+		make_owned(c, c->sock, 0700, e) != 0)
 		return -1;
 	if (access(data, F_OK) == 0)
 		return 0;
@@ -240,9 +240,8 @@ cell_make_database(const struct cell *c, struct err *e)
 	if (PQresultStatus(res) == PGRES_TUPLES_OK && PQntuples(res) == 1)
 		goto out;
 	PQclear(res);
-	res = PQexec(pg,
-		"create database " CELL_DATABASE
-		" encoding 'UTF8' template template0");
+	res = PQexec(pg, "create database " CELL_DATABASE
+			 " encoding 'UTF8' template template0");
 	if (PQresultStatus(res) != PGRES_COMMAND_OK)
 		rc = err_set(e, ERR_IO, "cannot create the database: %s",
 			PQerrorMessage(pg));

@@ -27,7 +27,7 @@
 #include "log.h"
 
 enum {
-	RUN_BOOT_MS = 120000,		/* recovery after a crash takes time */
+	RUN_BOOT_MS = 120000, /* recovery after a crash takes time */
 	RUN_POLL_US = 20000,
 	RUN_PAUSE_MIN_MS = 200,
 	RUN_PAUSE_MAX_MS = 10000,
@@ -37,7 +37,7 @@ enum {
 
 struct child {
 	const char *name;
-	pid_t pid;			/* 0 = not running */
+	pid_t pid; /* 0 = not running */
 	int64_t started_ms, again_ms, pause_ms;
 };
 
@@ -181,8 +181,7 @@ queend_answers(const struct cell *c)
 	bool ok = false;
 
 	snprintf(port, sizeof(port), "%d", c->port);
-	if (getaddrinfo(strcmp(c->bind, "0.0.0.0") == 0 ? "127.0.0.1"
-							: c->bind,
+	if (getaddrinfo(strcmp(c->bind, "0.0.0.0") == 0 ? "127.0.0.1" : c->bind,
 		    port, &hints, &list) != 0)
 		return false;
 	int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -209,8 +208,9 @@ wait_for(struct run *r, struct child *ch, bool (*ready)(const struct cell *),
 		if (clk_mono_ms() > until_ms)
 			return err_set(e, ERR_IO,
 				"%s is not ready after %d s; see "
-				"%s/log/%s.log", ch->name, RUN_BOOT_MS / 1000,
-				r->c->dir, ch->name);
+				"%s/log/%s.log",
+				ch->name, RUN_BOOT_MS / 1000, r->c->dir,
+				ch->name);
 		usleep(RUN_POLL_US);
 	}
 	return 0;
@@ -227,7 +227,8 @@ check_port(const struct cell *c, struct err *e)
 		return 0;
 	return err_set(e, ERR_CONFIG,
 		"port %d of %s is in use by another program; choose another "
-		"with --port", c->port, c->bind);
+		"with --port",
+		c->port, c->bind);
 }
 
 static int
@@ -295,8 +296,8 @@ keep_up(struct run *r, struct child *ch, void (*run)(const struct cell *))
 	log_line(LOG_INFO, "cell", "starting a server again", "name=%s",
 		ch->name);
 	if (start_child(r, ch, run, &e) != 0) {
-		log_line(LOG_WARN, "cell", "cannot start a server",
-			"error=%s", log_quote(e.text));
+		log_line(LOG_WARN, "cell", "cannot start a server", "error=%s",
+			log_quote(e.text));
 		schedule(ch);
 	}
 }
@@ -317,7 +318,9 @@ tell(struct run *r, const char *line)
 int
 cell_supervise(struct cell *c, int ready_fd)
 {
-	struct run r = { .c = c, .ready_fd = ready_fd, .lock_fd = -1,
+	struct run r = { .c = c,
+		.ready_fd = ready_fd,
+		.lock_fd = -1,
 		.postgres = { .name = "postgres" },
 		.queend = { .name = "queend" } };
 	const struct timespec tick = { .tv_nsec = 100000000 };
@@ -335,8 +338,10 @@ cell_supervise(struct cell *c, int ready_fd)
 	int locked = cell_lock(c, &r.lock_fd, &e);
 
 	if (locked == 0)
-		err_set(&e, ERR_CONFIG, "another queenctl is starting the "
-			"cell in %s", c->dir);
+		err_set(&e, ERR_CONFIG,
+			"another queenctl is starting the "
+			"cell in %s",
+			c->dir);
 	if (locked != 1 || boot(&r, &e) != 0) {
 		snprintf(text, sizeof(text), "failed %s\n", e.text);
 		tell(&r, text);

@@ -21,8 +21,8 @@ struct catalog_grave {
 };
 
 struct name_key {
-	const struct qid *tenant;	/* queues */
-	int64_t queue_id;		/* partitions and groups */
+	const struct qid *tenant; /* queues */
+	int64_t queue_id; /* partitions and groups */
 	struct span name;
 };
 
@@ -33,7 +33,7 @@ queue_has_name(const void *item, const void *key)
 	const struct name_key *k = key;
 
 	return memcmp(&q->tenant, k->tenant, sizeof(q->tenant)) == 0 &&
-		span_eq(q->name, k->name);
+	       span_eq(q->name, k->name);
 }
 
 static bool
@@ -323,8 +323,8 @@ catalog_put_queue(struct catalog *c, const struct catalog_queue_row *row)
 		q->tenant = row->tenant;
 		q->name = copy_to(&p, row->name);
 		map_put(&c->queues_by_id, map_hash_i64(q->id), q);
-		map_put(&c->queues_by_name,
-			hash_in_tenant(&q->tenant, q->name), q);
+		map_put(&c->queues_by_name, hash_in_tenant(&q->tenant, q->name),
+			q);
 	} else if (row->changed_at_us < q->changed_at_us) {
 		return q;
 	}
@@ -340,8 +340,8 @@ catalog_put_queue(struct catalog *c, const struct catalog_queue_row *row)
 }
 
 struct cat_part *
-catalog_put_part(struct catalog *c, struct cat_queue *q, int64_t id,
-	struct span name)
+catalog_put_part(
+	struct catalog *c, struct cat_queue *q, int64_t id, struct span name)
 {
 	struct cat_part *p = catalog_part_by_id(c, id);
 
@@ -387,8 +387,8 @@ catalog_put_group(struct catalog *c, struct cat_queue *q, int64_t id,
 void
 catalog_forget_part(struct catalog *c, int64_t id)
 {
-	struct cat_part *p = map_take(&c->parts_by_id, map_hash_i64(id),
-		part_has_id, &id);
+	struct cat_part *p =
+		map_take(&c->parts_by_id, map_hash_i64(id), part_has_id, &id);
 
 	if (!p)
 		return;
@@ -404,8 +404,8 @@ catalog_forget_part(struct catalog *c, int64_t id)
 void
 catalog_forget_group(struct catalog *c, int64_t id)
 {
-	struct cat_group *g = map_take(&c->groups_by_id, map_hash_i64(id),
-		group_has_id, &id);
+	struct cat_group *g =
+		map_take(&c->groups_by_id, map_hash_i64(id), group_has_id, &id);
 
 	if (!g)
 		return;
@@ -420,8 +420,8 @@ catalog_forget_group(struct catalog *c, int64_t id)
 
 /* Ids of what belongs to a queue; freed by the caller. */
 static int64_t *
-members_of(const struct map *m, const struct cat_queue *q, bool parts,
-	size_t *n)
+members_of(
+	const struct map *m, const struct cat_queue *q, bool parts, size_t *n)
 {
 	int64_t *ids = malloc((m->count + 1) * sizeof(*ids));
 	size_t at = 0;
@@ -443,8 +443,8 @@ members_of(const struct map *m, const struct cat_queue *q, bool parts,
 void
 catalog_forget_queue(struct catalog *c, int64_t id)
 {
-	struct cat_queue *q = map_take(&c->queues_by_id, map_hash_i64(id),
-		queue_has_id, &id);
+	struct cat_queue *q =
+		map_take(&c->queues_by_id, map_hash_i64(id), queue_has_id, &id);
 
 	if (!q)
 		return;

@@ -14,10 +14,10 @@
 #include "pgpool.h"
 
 enum {
-	LOAD_ITEMS_MAX = 2000,		/* names in one call, about */
-	LOAD_RETRY_MS = 3,		/* another session creates the name */
+	LOAD_ITEMS_MAX = 2000, /* names in one call, about */
+	LOAD_RETRY_MS = 3, /* another session creates the name */
 	SCAN_PAGE = 1000,
-	SCAN_SLACK_US = 5000000,	/* a commit may show up this late */
+	SCAN_SLACK_US = 5000000, /* a commit may show up this late */
 	SCAN_OVERLAP_US = 120000000,
 	SCAN_OVERLAP_EVERY_MS = 30000,
 };
@@ -53,15 +53,15 @@ struct catalog_load {
 	struct qid tenant;
 	bool create;
 	size_t n;
-	struct cat_queue **queues;	/* NULL for queues and ids */
-	const struct span *names;	/* borrowed arrays, see catalog.h */
+	struct cat_queue **queues; /* NULL for queues and ids */
+	const struct span *names; /* borrowed arrays, see catalog.h */
 	int64_t *ids;
 	/* registering: one name for all queues */
 	struct span group;
 	const char *mode;
 	int64_t from_us;
 	bool conflated;
-	bool again;			/* a creator was busy: stays in line */
+	bool again; /* a creator was busy: stays in line */
 	catalog_fn done;
 	void *arg;
 };
@@ -137,8 +137,8 @@ flying_at(struct catalog_line *line, int32_t ord, size_t *index)
 }
 
 static void
-read_queue_options(const PGresult *res, int row, int col,
-	struct catalog_queue_row *q)
+read_queue_options(
+	const PGresult *res, int row, int col, struct catalog_queue_row *q)
 {
 	q->namespace_name = pgbin_bytes(res, row, col);
 	q->task = pgbin_bytes(res, row, col + 1);
@@ -161,7 +161,8 @@ on_queues(struct catalog_line *line, const PGresult *res)
 		struct catalog_load *l =
 			flying_at(line, pgbin_i32(res, i, 0), &at);
 		struct catalog_queue_row row = { .tenant = l->tenant,
-			.id = pgbin_i64(res, i, 1), .name = l->names[at] };
+			.id = pgbin_i64(res, i, 1),
+			.name = l->names[at] };
 
 		read_queue_options(res, i, 3, &row);
 		catalog_put_queue(c, &row);
@@ -190,8 +191,7 @@ on_ensured(struct catalog_line *line, const PGresult *res)
 			break;
 		default:
 			if (verdict == VERDICT_CREATED)
-				count_partitions(
-					c->x, l->queues[at]->id, 1, 0);
+				count_partitions(c->x, l->queues[at]->id, 1, 0);
 			if (!l->queues[at]->gone)
 				catalog_put_part(c, l->queues[at],
 					pgbin_i64(res, i, 2), l->names[at]);
@@ -235,8 +235,8 @@ on_named(struct catalog_line *line, const PGresult *res)
 			q = catalog_put_queue(c, &row);
 			catalog_refresh(c);
 		}
-		catalog_put_part(c, q, pgbin_i64(res, i, 0),
-			pgbin_bytes(res, i, 3));
+		catalog_put_part(
+			c, q, pgbin_i64(res, i, 0), pgbin_bytes(res, i, 3));
 	}
 }
 
@@ -399,7 +399,7 @@ static bool
 fits_together(const struct catalog_load *first, const struct catalog_load *l)
 {
 	return memcmp(&first->tenant, &l->tenant, sizeof(l->tenant)) == 0 &&
-		first->create == l->create;
+	       first->create == l->create;
 }
 
 static void
@@ -410,9 +410,9 @@ line_fire(struct catalog_line *line)
 	struct catalog_load *l = line->first, **end = &line->flying;
 	size_t items = 0;
 
-	while (l && (!line->flying ||
-			(fits_together(line->flying, l) &&
-				items + l->n <= LOAD_ITEMS_MAX))) {
+	while (l &&
+		(!line->flying || (fits_together(line->flying, l) &&
+					  items + l->n <= LOAD_ITEMS_MAX))) {
 		items += l->n;
 		*end = l;
 		end = &l->next;
@@ -472,8 +472,8 @@ load_of_queues(struct cat_queue *const *queues, size_t n, bool create,
 	catalog_fn done, void *arg)
 {
 	static const struct qid nil;
-	struct catalog_load *l = load_new(n ? &queues[0]->tenant : &nil, n,
-		create, done, arg);
+	struct catalog_load *l =
+		load_new(n ? &queues[0]->tenant : &nil, n, create, done, arg);
 
 	l->queues = malloc((n + 1) * sizeof(struct cat_queue *));
 	if (!l->queues)
@@ -626,8 +626,8 @@ catalog_refresh(struct catalog *c)
 	}
 	c->scanning = true;
 	c->scan_since_us = c->scan_newest_us == INT64_MIN
-		? INT64_MIN
-		: c->scan_newest_us - back_us;
+				   ? INT64_MIN
+				   : c->scan_newest_us - back_us;
 	c->scan_after = 0;
 	scan_page(c);
 }

@@ -23,24 +23,38 @@
 #include "settings.h"
 
 enum {
-	HIST_SUB = 8,			/* buckets per doubling */
+	HIST_SUB = 8, /* buckets per doubling */
 	HIST_BUCKETS = 32 * HIST_SUB,
 	PARKED_SAMPLE_MS = 10000,
 };
 
 /* The columns of queen.queue_minutes, in the order of minutes_add_v1. */
 enum minute_column {
-	MIN_PUSH_REQUESTS, MIN_PUSH_MESSAGES, MIN_POP_REQUESTS,
-	MIN_POP_MESSAGES, MIN_POP_EMPTY, MIN_ACK_REQUESTS, MIN_ACK_SUCCESS,
-	MIN_ACK_FAILED, MIN_TRANSACTIONS, MIN_CONFLATED, MIN_DEAD,
-	MIN_CREATED, MIN_DELETED, MIN_LAG_SUM_MS, MIN_LAG_N, MIN_LAG_MAX_MS,
-	MIN_PARKED_SUM, MIN_PARKED_N, MIN_COLUMNS
+	MIN_PUSH_REQUESTS,
+	MIN_PUSH_MESSAGES,
+	MIN_POP_REQUESTS,
+	MIN_POP_MESSAGES,
+	MIN_POP_EMPTY,
+	MIN_ACK_REQUESTS,
+	MIN_ACK_SUCCESS,
+	MIN_ACK_FAILED,
+	MIN_TRANSACTIONS,
+	MIN_CONFLATED,
+	MIN_DEAD,
+	MIN_CREATED,
+	MIN_DELETED,
+	MIN_LAG_SUM_MS,
+	MIN_LAG_N,
+	MIN_LAG_MAX_MS,
+	MIN_PARKED_SUM,
+	MIN_PARKED_N,
+	MIN_COLUMNS
 };
 
 struct queue_count {
 	int64_t queue_id;
 	int64_t v[MIN_COLUMNS];
-	int64_t window[COUNT_OPS];	/* messages in this rates window */
+	int64_t window[COUNT_OPS]; /* messages in this rates window */
 	int64_t window_lag_ms;
 };
 
@@ -51,13 +65,13 @@ struct hist {
 
 struct counts {
 	struct ctx *x;
-	struct map queues;		/* struct queue_count by id */
+	struct map queues; /* struct queue_count by id */
 	struct count_totals totals, at_window, at_flush;
 	struct hist rtt[COUNT_OPS], latency[COUNT_OPS];
 	struct rusage usage_at_flush;
 	int64_t window_ms;
 	int pool_busy_max;
-	int64_t lag_avg_max_us, lag_max_us;	/* since the last flush */
+	int64_t lag_avg_max_us, lag_max_us; /* since the last flush */
 	uint64_t pop_empty, conflated, window_empty, window_conflated;
 	struct loop_timer flush_timer, rates_timer, parked_timer;
 };
@@ -103,7 +117,7 @@ static bool
 is_queue(const void *item, const void *key)
 {
 	return ((const struct queue_count *)item)->queue_id ==
-		*(const int64_t *)key;
+	       *(const int64_t *)key;
 }
 
 static struct queue_count *
@@ -277,8 +291,8 @@ flush_instance(struct counts *c, struct flush_call *f)
 	pgargs_text(&a, span_of(c->x->instance));
 	pgargs_i64(&a, (int64_t)requests);
 	pgargs_i64(&a, (int64_t)(t->db_errors - was->db_errors));
-#define SPENT_US(field) \
-	((now.field.tv_sec - c->usage_at_flush.field.tv_sec) * 1000000 + \
+#define SPENT_US(field)                                                        \
+	((now.field.tv_sec - c->usage_at_flush.field.tv_sec) * 1000000 +       \
 		now.field.tv_usec - c->usage_at_flush.field.tv_usec)
 	pgargs_i64(&a, SPENT_US(ru_utime));
 	pgargs_i64(&a, SPENT_US(ru_stime));
@@ -369,8 +383,8 @@ static void
 sample_parked(void *arg, struct cat_queue *queue, int parked)
 {
 	struct counts *c = arg;
-	struct queue_count *q = map_get(&c->queues, map_hash_i64(queue->id),
-		is_queue, &queue->id);
+	struct queue_count *q = map_get(
+		&c->queues, map_hash_i64(queue->id), is_queue, &queue->id);
 
 	if (q) {
 		q->v[MIN_PARKED_SUM] += parked;
@@ -404,7 +418,8 @@ by_traffic(const void *a, const void *b)
 {
 	const struct queue_count *p = *(struct queue_count *const *)a;
 	const struct queue_count *q = *(struct queue_count *const *)b;
-	int64_t n = p->window[0] + p->window[1], m = q->window[0] + q->window[1];
+	int64_t n = p->window[0] + p->window[1],
+		m = q->window[0] + q->window[1];
 
 	return n < m ? 1 : n > m ? -1 : 0;
 }
@@ -434,7 +449,8 @@ log_top_queues(struct counts *c, int64_t ms)
 				queue->name.p);
 			log_line(LOG_INFO, "rates", "queue",
 				"queue=%s push_s=%.1f pop_s=%.1f ack_s=%.1f "
-				"lag_ms=%lld", log_quote(name),
+				"lag_ms=%lld",
+				log_quote(name),
 				per_second((uint64_t)q->window[0], 0, ms),
 				per_second((uint64_t)q->window[1], 0, ms),
 				per_second((uint64_t)q->window[2], 0, ms),

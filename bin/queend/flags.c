@@ -37,22 +37,26 @@ set_mirror(struct ctx *x, enum flag flag, bool enabled)
 	if (*at == enabled)
 		return;
 	*at = enabled;
-	log_line(LOG_INFO, "system",
-		enabled ? "switched on" : "switched off", "flag=%s",
-		flag_key(flag));
+	log_line(LOG_INFO, "system", enabled ? "switched on" : "switched off",
+		"flag=%s", flag_key(flag));
 }
 
 /* Missing rows mean off. */
 static void
-take_rows(struct ctx *x, const PGresult *res, bool (*truth)(const PGresult *, int))
+take_rows(struct ctx *x, const PGresult *res,
+	bool (*truth)(const PGresult *, int))
 {
 	bool on[2] = { false, false };
 
-	for (int i = 0; i < PQntuples(res); i++)
+	for (int i = 0; i < PQntuples(res); i++) {
+		/* text is the same in both formats */
+		struct span key = { PQgetvalue(res, i, 0),
+			(size_t)PQgetlength(res, i, 0) };
+
 		for (int f = 0; f < 2; f++)
-			if (span_is(pgbin_bytes(res, i, 0),
-				    flag_key((enum flag)f)))
+			if (span_is(key, flag_key((enum flag)f)))
 				on[f] = truth(res, i);
+	}
 	set_mirror(x, FLAG_PUSH_MAINTENANCE, on[0]);
 	set_mirror(x, FLAG_POP_MAINTENANCE, on[1]);
 }

@@ -33,8 +33,8 @@ dir_usable(const char *dir)
 	if (lstat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
 		return false;
 	return access(dir, W_OK | X_OK) == 0 &&
-		(st.st_uid == geteuid() || geteuid() == 0 ||
-			(st.st_mode & S_IWOTH) == 0);
+	       (st.st_uid == geteuid() || geteuid() == 0 ||
+		       (st.st_mode & S_IWOTH) == 0);
 }
 
 static int
@@ -105,8 +105,8 @@ name_fits(const char *name)
 	size_t n = strlen(name);
 
 	return n >= 1 && n <= INSTANCE_NAME_MAX && name[0] != '.' &&
-		strspn(name, "abcdefghijklmnopqrstuvwxyz"
-			     "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+	       strspn(name, "abcdefghijklmnopqrstuvwxyz"
+			    "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
 }
 
 static char *
@@ -148,8 +148,8 @@ take_free(const char *dir, uint64_t cell_tag, struct err *e)
 }
 
 char *
-instance_take(const char *name, const char *run_dir, uint64_t cell_tag,
-	struct err *e)
+instance_take(
+	const char *name, const char *run_dir, uint64_t cell_tag, struct err *e)
 {
 	char dir[PATH_MAX];
 

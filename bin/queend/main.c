@@ -52,7 +52,7 @@ enum {
 struct boot {
 	struct ctx x;
 	struct settings conf;
-	struct hsrv *metrics;	/* listener of QUEEN_METRICS_BIND */
+	struct hsrv *metrics; /* listener of QUEEN_METRICS_BIND */
 	struct loop_timer watchdog;
 	char *conninfo, *instance;
 	bool listening;
@@ -119,13 +119,15 @@ check_settings(const struct settings *s, struct err *e)
 		strchr(s->bind_addr, ':'))
 		return err_set(e, ERR_CONFIG,
 			"QUEEN_BIND_ADDR=\"%s\" must be a host or an IP "
-			"without a port", s->bind_addr);
+			"without a port",
+			s->bind_addr);
 	const char *colon = strchr(s->bind_addr, ':');
 
 	if (colon && !strchr(colon + 1, ':'))
 		return err_set(e, ERR_CONFIG,
 			"QUEEN_BIND_ADDR=\"%s\" must be a host or an IP "
-			"without a port", s->bind_addr);
+			"without a port",
+			s->bind_addr);
 	return 0;
 }
 
@@ -178,7 +180,8 @@ wait_for_schema(PGconn *pg, struct schema_cell *cell, struct err *e)
 		if (cell->state == SCHEMA_FOREIGN)
 			return err_set(e, ERR_CONFIG,
 				"the database holds schema major %d, this "
-				"program needs %d", cell->major, SCHEMA_MAJOR);
+				"program needs %d",
+				cell->major, SCHEMA_MAJOR);
 		if (clk_mono_ms() >= until_ms)
 			return err_set(e, ERR_DB_RETRY,
 				"the schema is not there and "
@@ -193,14 +196,14 @@ meet_database(struct boot *b, struct err *e)
 {
 	struct schema_cell cell;
 	int rc;
-	PGconn *pg = pgconn_open_sync(b->conninfo, "queend boot",
-		BOOT_CONNECT_MS, e);
+	PGconn *pg = pgconn_open_sync(
+		b->conninfo, "queend boot", BOOT_CONNECT_MS, e);
 
 	if (!pg)
 		return -1;
 	if (b->conf.apply_schema)
-		rc = schema_apply(pg, BOOT_SCHEMA_RETRY_MS, &cell, NULL, NULL,
-			e);
+		rc = schema_apply(
+			pg, BOOT_SCHEMA_RETRY_MS, &cell, NULL, NULL, e);
 	else
 		rc = wait_for_schema(pg, &cell, e);
 	if (rc == 0)
@@ -228,8 +231,8 @@ start_pool(struct boot *b)
 	c.conns[LANE_PUSH] = n * 4 / 16 ? n * 4 / 16 : 1;
 	c.conns[LANE_ACK] = n * 3 / 16 ? n * 3 / 16 : 1;
 	c.conns[LANE_POP] = n * 5 / 16 ? n * 5 / 16 : 1;
-	c.conns[LANE_REST] = n - c.conns[LANE_PUSH] - c.conns[LANE_ACK] -
-		c.conns[LANE_POP];
+	c.conns[LANE_REST] =
+		n - c.conns[LANE_PUSH] - c.conns[LANE_ACK] - c.conns[LANE_POP];
 	b->x.pool = pgpool_new(b->x.loop, &c);
 }
 
@@ -283,7 +286,8 @@ start_listening(struct boot *b, struct err *e)
 	};
 
 	b->x.hsrv = hsrv_new(b->x.loop, &c);
-	if (hsrv_listen(b->x.hsrv, b->conf.bind_addr, (int)b->conf.port, e) != 0)
+	if (hsrv_listen(b->x.hsrv, b->conf.bind_addr, (int)b->conf.port, e) !=
+		0)
 		return -1;
 	if (b->conf.metrics_bind && *b->conf.metrics_bind &&
 		listen_metrics(b, e) != 0)
@@ -302,8 +306,8 @@ on_catalog(void *arg, const struct err *e)
 		return; /* the change scan tries again */
 	b->listening = true;
 	if (start_listening(b, &why) != 0) {
-		b->code = fatal(why.kind == ERR_CONFIG ? EXIT_CONFIG
-						       : EXIT_INTERNAL,
+		b->code = fatal(
+			why.kind == ERR_CONFIG ? EXIT_CONFIG : EXIT_INTERNAL,
 			why.text);
 		loop_stop(b->x.loop);
 		return;
@@ -394,8 +398,8 @@ serve(struct boot *b)
 
 	if (make_conninfo(b, &e) != 0 || meet_database(b, &e) != 0)
 		return fatal(code_of(&e), e.text);
-	b->instance = instance_take(b->conf.server_id, b->conf.run_dir,
-		b->x.cell_tag, &e);
+	b->instance = instance_take(
+		b->conf.server_id, b->conf.run_dir, b->x.cell_tag, &e);
 	if (!b->instance)
 		return fatal(EXIT_CONFIG, e.text);
 	b->x.instance = b->instance;

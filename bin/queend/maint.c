@@ -31,7 +31,7 @@ enum {
 	MAINT_IDS_EVERY_MS = 30000,
 	MAINT_PRUNE_EVERY_MS = 600000,
 	MAINT_CLEANUP_PAGE = 1000,
-	MAINT_PURGE_STEPS = 200,	/* of each kind in one cycle */
+	MAINT_PURGE_STEPS = 200, /* of each kind in one cycle */
 	MAINT_ERROR_EVERY_MS = 30000,
 };
 
@@ -39,7 +39,7 @@ enum {
 enum maint_state {
 	MAINT_IDLE,
 	MAINT_CLAIM,
-	MAINT_DUE,		/* list of rules 1 to 3 */
+	MAINT_DUE, /* list of rules 1 to 3 */
 	MAINT_STEP,
 	MAINT_IDS_DUE,
 	MAINT_IDS_STEP,
@@ -54,7 +54,7 @@ struct maint {
 	struct ctx *x;
 	enum maint_state state;
 	struct loop_timer timer;
-	bool ensured;			/* the claim row has our period */
+	bool ensured; /* the claim row has our period */
 	int64_t fence, started_ms, lease_ms;
 	bool ok;
 	/* the list being worked off */
@@ -96,8 +96,8 @@ static const struct pgstmt STMT_PRUNE = { "prune",
 static void maint_step(struct maint *m, enum maint_state next);
 
 static void
-maint_call(struct maint *m, const struct pgstmt *s, struct pgargs *a,
-	pgpool_fn fn)
+maint_call(
+	struct maint *m, const struct pgstmt *s, struct pgargs *a, pgpool_fn fn)
 {
 	pgpool_call(m->x->pool, LANE_REST, s, a, fn, m);
 }
@@ -138,7 +138,7 @@ static bool
 maint_out_of_time(const struct maint *m)
 {
 	return m->x->stopping ||
-		clk_mono_ms() - m->started_ms > m->lease_ms / 2;
+	       clk_mono_ms() - m->started_ms > m->lease_ms / 2;
 }
 
 /* ---- claim ---- */
@@ -208,7 +208,7 @@ static void
 log_cycle(const struct maint *m)
 {
 	bool any = m->segments || m->ids || m->purged || m->partitions ||
-		m->pruned;
+		   m->pruned;
 
 	log_line(any ? LOG_INFO : LOG_DEBUG, "retention", "swept",
 		"segments_deleted=%" PRId64 " messages_deleted=%" PRId64
@@ -344,8 +344,8 @@ on_purged(void *arg, const PGresult *res, const struct err *e)
 		maint_out_of_time(m)) {
 		m->purge_steps = 0;
 		maint_step(m, m->state == MAINT_PURGE_QUEUES
-				? MAINT_PURGE_GROUPS
-				: MAINT_CLEANUP);
+				      ? MAINT_PURGE_GROUPS
+				      : MAINT_CLEANUP);
 		return;
 	}
 	maint_step(m, m->state);

@@ -42,8 +42,8 @@ status_queues(struct hsrv_req *r)
 	int32_t limit, offset;
 
 	if (!window_read(r, WINDOW_HOUR_S, &w) ||
-		!admin_query_int(r, "limit", STATUS_LIMIT, ADMIN_PAGE_MAX,
-			&limit) ||
+		!admin_query_int(
+			r, "limit", STATUS_LIMIT, ADMIN_PAGE_MAX, &limit) ||
 		!admin_query_int(r, "offset", 0, INT32_MAX, &offset))
 		return;
 	admin_args(r, &a);

@@ -77,8 +77,7 @@ write_requests(struct buf *b, const struct count_totals *t)
 	one_u64(b, "queen_pop_fill_wait_total", "counter",
 		"Pops held back by minPopWaitTime.", t->fill_waits);
 	one_u64(b, "queen_pop_fill_wait_microseconds_total", "counter",
-		"Time pops were held back by minPopWaitTime.",
-		t->fill_wait_us);
+		"Time pops were held back by minPopWaitTime.", t->fill_wait_us);
 }
 
 static void
@@ -89,8 +88,8 @@ write_batches(struct buf *b, const struct count_totals *t)
 	for (int op = 0; op < COUNT_OPS; op++) {
 		struct metric_label l = { "op", span_of(op_names[op]) };
 
-		metric_u64(b, "queen_batches_fired_total", &l, 1,
-			t->batches[op]);
+		metric_u64(
+			b, "queen_batches_fired_total", &l, 1, t->batches[op]);
 	}
 	metric_head(b, "queen_batch_items_fired_total", "counter",
 		"Partitions carried by coalesced database calls.");
@@ -149,6 +148,10 @@ write_process(struct buf *b, struct ctx *x)
 	metric_head(b, "queen_parked_long_polls", "gauge",
 		"Pops waiting in this process.");
 	pops_each_parked(x->pops, write_parked, b);
+	one_u64(b, "queen_parked_pops", "gauge",
+		"Pops waiting in this process, also those by label and for names "
+		"that do not exist.",
+		(uint64_t)pops_parked(x->pops));
 	one_f64(b, "queen_event_loop_lag_avg_milliseconds",
 		"Mean delay of the event loop in the last window.",
 		(double)t.loop_lag_avg_us / 1000.0);
@@ -209,11 +212,9 @@ on_totals(void *arg, const PGresult *res, const struct err *e)
 
 	for (int i = 0; !e && i < PQntuples(res); i++) {
 		struct span name = pgbin_bytes(res, i, 0);
-		const char *family =
-			arena_printf(hsrv_arena(p->r),
-				"queen_cluster_%.*s_total%c", SPAN_ARG(name),
-				'\0')
-				.p;
+		const char *family = arena_printf(hsrv_arena(p->r),
+			"queen_cluster_%.*s_total%c", SPAN_ARG(name), '\0')
+					     .p;
 
 		if (is_ack_result(name))
 			continue;
@@ -256,8 +257,8 @@ static const struct {
 };
 
 static void
-write_cell(struct buf *b, const char *name, const struct metric_label *l,
-	int n, const PGresult *res, int row, int col, bool real)
+write_cell(struct buf *b, const char *name, const struct metric_label *l, int n,
+	const PGresult *res, int row, int col, bool real)
 {
 	if (pgbin_null(res, row, col))
 		return;
@@ -274,10 +275,11 @@ on_queues(void *arg, const PGresult *res, const struct err *e)
 	struct buf *b = &p->queues;
 	int rows = e ? 0 : PQntuples(res);
 
-	for (size_t g = 0; rows > 0 &&
-		g < sizeof(queue_gauges) / sizeof(queue_gauges[0]); g++) {
-		metric_head(b, queue_gauges[g].name, "gauge",
-			queue_gauges[g].help);
+	for (size_t g = 0;
+		rows > 0 && g < sizeof(queue_gauges) / sizeof(queue_gauges[0]);
+		g++) {
+		metric_head(
+			b, queue_gauges[g].name, "gauge", queue_gauges[g].help);
 		for (int i = 0; i < rows; i++) {
 			struct metric_label l = { "queue",
 				pgbin_bytes(res, i, 0) };
@@ -369,7 +371,7 @@ status_prometheus(struct hsrv_req *r)
 		struct pgargs a;
 
 		pgargs_init(&a);
-		pgpool_call(x->pool, LANE_REST, parts[i].stmt, &a, parts[i].fn,
-			p);
+		pgpool_call(
+			x->pool, LANE_REST, parts[i].stmt, &a, parts[i].fn, p);
 	}
 }

@@ -24,7 +24,7 @@
 enum {
 	STATS_ENTRIES_MAX = 256,
 	STATS_COST_FACTOR = 20,
-	STATS_LIVE_FROM_MS = 50,	/* cheaper answers are always live */
+	STATS_LIVE_FROM_MS = 50, /* cheaper answers are always live */
 };
 
 /* How PostgreSQL ends an object whose last member is the age. */
@@ -38,13 +38,13 @@ struct stats_waiter {
 struct stats_entry {
 	struct stats *owner;
 	const struct pgstmt *stmt;
-	struct buf args;		/* the arguments, as sent */
+	struct buf args; /* the arguments, as sent */
 	enum stats_kind kind;
 	const char *op;
 	struct buf body;
 	int status;
 	int64_t computed_ms, fresh_until_ms, asked_ms;
-	bool flying, doomed;		/* doomed: forgotten while in flight */
+	bool flying, doomed; /* doomed: forgotten while in flight */
 	struct stats_waiter *waiters, **waiters_end;
 };
 
@@ -208,8 +208,8 @@ on_computed(void *arg, const PGresult *res, const struct err *err)
 		else if (strcmp(err->text, "pool") == 0)
 			hsrv_reply_error(w->r, 500, "pool");
 		else
-			hsrv_reply_error(w->r, 500, "%s failed: %s", e->op,
-				err->text);
+			hsrv_reply_error(
+				w->r, 500, "%s failed: %s", e->op, err->text);
 	}
 	if (err || e->doomed) {
 		if (!e->doomed)
@@ -248,8 +248,8 @@ entry_of(struct stats *s, enum stats_kind kind, const struct pgstmt *stmt,
 }
 
 void
-stats_pass(struct hsrv_req *r, enum stats_kind kind,
-	const struct pgstmt *stmt, struct pgargs *a, const char *op)
+stats_pass(struct hsrv_req *r, enum stats_kind kind, const struct pgstmt *stmt,
+	struct pgargs *a, const char *op)
 {
 	struct stats *s = ctx_of(r)->stats;
 	struct stats_entry *e = entry_of(s, kind, stmt, a, op);

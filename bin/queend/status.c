@@ -105,8 +105,8 @@ wants_text(const struct hsrv_req *r)
 	struct span accept;
 
 	return hsrv_header(r, "accept", &accept) &&
-		(memmem(accept.p, accept.n, "text/plain", 10) ||
-			memmem(accept.p, accept.n, "openmetrics", 11));
+	       (memmem(accept.p, accept.n, "text/plain", 10) ||
+		       memmem(accept.p, accept.n, "openmetrics", 11));
 }
 
 void

@@ -18,16 +18,16 @@
 #include "pop.h"
 #include "stats.h"
 
-#define TEXT_PUSH_ON \
+#define TEXT_PUSH_ON                                                           \
 	"Maintenance mode ENABLED. All PUSHes routing to file buffer."
-#define TEXT_PUSH_OFF \
-	"Maintenance mode DISABLED. Background processor will drain buffer " \
+#define TEXT_PUSH_OFF                                                          \
+	"Maintenance mode DISABLED. Background processor will drain buffer "   \
 	"to DB."
-#define TEXT_POP_ON \
-	"Pop maintenance mode ENABLED. All POP operations will return empty " \
+#define TEXT_POP_ON                                                            \
+	"Pop maintenance mode ENABLED. All POP operations will return empty "  \
 	"arrays."
 #define TEXT_POP_OFF "Pop maintenance mode DISABLED. Normal operation."
-#define TEXT_POP_IS_ON \
+#define TEXT_POP_IS_ON                                                         \
 	"Pop maintenance mode is ON. All POP operations return empty arrays."
 #define TEXT_POP_IS_OFF "Pop maintenance mode is OFF. Normal operation."
 
@@ -148,8 +148,8 @@ reply_pop(struct hsrv_req *r, const char *message)
 void
 system_pop_get(struct hsrv_req *r)
 {
-	reply_pop(r, ctx_of(r)->pop_maintenance ? TEXT_POP_IS_ON
-						: TEXT_POP_IS_OFF);
+	reply_pop(r,
+		ctx_of(r)->pop_maintenance ? TEXT_POP_IS_ON : TEXT_POP_IS_OFF);
 }
 
 static void
@@ -224,8 +224,7 @@ system_notify(struct hsrv_req *r)
 		hsrv_reply_error(r, 400, "queue is required");
 		return;
 	}
-	struct cat_queue *q =
-		catalog_queue(x->catalog, ctx_tenant(r), name);
+	struct cat_queue *q = catalog_queue(x->catalog, ctx_tenant(r), name);
 
 	if (q)
 		pops_wake_queue(x->pops, q->id);

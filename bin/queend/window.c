@@ -19,9 +19,9 @@ window_read(struct hsrv_req *r, int64_t dflt_s, struct window *w)
 		return false;
 	w->from_us = w->to_us - dflt_s * 1000000;
 	return admin_query_time(r, "from", &w->from_us) &&
-		admin_query_name(r, "queue", &w->queue) &&
-		admin_query_name(r, "namespace", &w->namespace_name) &&
-		admin_query_name(r, "task", &w->task);
+	       admin_query_name(r, "queue", &w->queue) &&
+	       admin_query_name(r, "namespace", &w->namespace_name) &&
+	       admin_query_name(r, "task", &w->task);
 }
 
 void
