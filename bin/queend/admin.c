@@ -122,8 +122,7 @@ admin_text(struct hsrv_req *r, const char *what, const struct jspan_val *v,
 	if (v->type == JSPAN_NULL)
 		return true;
 	if (v->type != JSPAN_STRING) {
-		hsrv_reply_error(r, 400, "bad body: %s must be a string",
-			what);
+		hsrv_reply_error(r, 400, "bad body: %s must be a string", what);
 		return false;
 	}
 	if (!jspan_text(v, hsrv_arena(r), out)) {
@@ -132,8 +131,8 @@ admin_text(struct hsrv_req *r, const char *what, const struct jspan_val *v,
 		return false;
 	}
 	if (name_fault(*out, false)) {
-		hsrv_reply_error(r, 400,
-			"bad body: %s holds a control character", what);
+		hsrv_reply_error(
+			r, 400, "bad body: %s holds a control character", what);
 		return false;
 	}
 	return true;
@@ -150,8 +149,8 @@ admin_clip(struct span s, size_t max)
 }
 
 static bool
-bad_query(struct hsrv_req *r, const char *key, const char *what,
-	struct span got)
+bad_query(
+	struct hsrv_req *r, const char *key, const char *what, struct span got)
 {
 	if (!jspan_utf8(got))
 		hsrv_reply_error(r, 400, "%s must be %s", key, what);
@@ -195,12 +194,12 @@ admin_query_int(struct hsrv_req *r, const char *key, int32_t dflt, int32_t max,
 }
 
 bool
-admin_query_page(struct hsrv_req *r, int32_t dflt, int32_t *limit,
-	int32_t *offset)
+admin_query_page(
+	struct hsrv_req *r, int32_t dflt, int32_t *limit, int32_t *offset)
 {
 	if (!admin_query_int(r, "limit", dflt, ADMIN_PAGE_MAX, limit) ||
-	    !admin_query_int(r, "offset", 0, INT32_MAX - ADMIN_PAGE_MAX,
-		    offset))
+		!admin_query_int(
+			r, "offset", 0, INT32_MAX - ADMIN_PAGE_MAX, offset))
 		return false;
 	if (*limit == 0)
 		*limit = dflt;
@@ -234,5 +233,5 @@ admin_part(struct hsrv_req *r, struct span text, int64_t *id)
 	struct qid q;
 
 	return qid_parse(text, &q) &&
-		qid_is_entity(&q, QID_PARTITION, ctx_of(r)->cell_tag, id);
+	       qid_is_entity(&q, QID_PARTITION, ctx_of(r)->cell_tag, id);
 }

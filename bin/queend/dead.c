@@ -30,10 +30,12 @@ enum { LIMIT_DEFAULT = 100, PURGE_STEP = 5000 };
 
 /* ---- GET /dlq ---- */
 
+/* clang-format off */
 enum col {
 	C_ID, C_PART, C_QUEUE, C_PARTITION, C_GROUP, C_ERROR, C_RETRIES,
 	C_CREATED, C_FAILED, C_FRAME
 };
+/* clang-format on */
 
 struct page {
 	int32_t limit, offset;
@@ -48,7 +50,7 @@ write_frame(struct jwrite *w, const PGresult *res, int i)
 	bool sealed;
 
 	rest = pgbin_null(res, i, C_FRAME) ? (struct span)SPAN_ZERO
-		: pgbin_bytes(res, i, C_FRAME);
+					   : pgbin_bytes(res, i, C_FRAME);
 	if (frame_next(&rest, &f, &e) <= 0) {
 		/* retention had removed the message before it was filed */
 		jwrite_kv_null(w, "transactionId");
@@ -72,8 +74,8 @@ static void
 write_row(struct jwrite *w, struct hsrv_req *r, const PGresult *res, int i)
 {
 	struct qid id = pgbin_uuid(res, i, C_ID);
-	struct qid part = qid_entity(QID_PARTITION, ctx_of(r)->cell_tag,
-		pgbin_i64(res, i, C_PART));
+	struct qid part = qid_entity(
+		QID_PARTITION, ctx_of(r)->cell_tag, pgbin_i64(res, i, C_PART));
 	int64_t failed_us = pgbin_time(res, i, C_FAILED);
 
 	jwrite_object(w);
@@ -92,8 +94,9 @@ write_row(struct jwrite *w, struct hsrv_req *r, const PGresult *res, int i)
 		jwrite_str(w, pgbin_bytes(res, i, C_ERROR));
 	jwrite_kv_i64(w, "retryCount", pgbin_i32(res, i, C_RETRIES));
 	jwrite_key(w, "createdAt");
-	jwrite_iso_ms(w, pgbin_null(res, i, C_CREATED) ? failed_us
-			: pgbin_time(res, i, C_CREATED));
+	jwrite_iso_ms(w, pgbin_null(res, i, C_CREATED)
+				 ? failed_us
+				 : pgbin_time(res, i, C_CREATED));
 	jwrite_key(w, "failedAt");
 	jwrite_iso_ms(w, failed_us);
 	jwrite_end(w);
@@ -141,11 +144,11 @@ dead_list(struct hsrv_req *r)
 	struct pgargs a;
 
 	if (!admin_query_name(r, "queue", &queue) ||
-	    !admin_query_name(r, "consumerGroup", &group) ||
-	    !admin_query_name(r, "partition", &partition) ||
-	    !admin_query_time(r, "from", &from_us) ||
-	    !admin_query_time(r, "to", &to_us) ||
-	    !admin_query_page(r, LIMIT_DEFAULT, &p->limit, &p->offset))
+		!admin_query_name(r, "consumerGroup", &group) ||
+		!admin_query_name(r, "partition", &partition) ||
+		!admin_query_time(r, "from", &from_us) ||
+		!admin_query_time(r, "to", &to_us) ||
+		!admin_query_page(r, LIMIT_DEFAULT, &p->limit, &p->offset))
 		return;
 	hsrv_set_user(r, p);
 	admin_args(r, &a);
@@ -203,10 +206,11 @@ reply_gone(struct hsrv_req *r, struct span id)
 	jwrite_object(&w);
 	jwrite_kv_bool(&w, "success", false);
 	jwrite_kv_cstr(&w, "result", "gone");
-	jwrite_kv_str(&w, "dlqId",
-		jspan_utf8(id) ? id : (struct span)SPAN_ZERO);
+	jwrite_kv_str(
+		&w, "dlqId", jspan_utf8(id) ? id : (struct span)SPAN_ZERO);
 	jwrite_kv_cstr(&w, "error", "Message not found");
-	jwrite_kv_cstr(&w, "message", "No dead-letter row with this id. "
+	jwrite_kv_cstr(&w, "message",
+		"No dead-letter row with this id. "
 		"It was replayed or deleted, or never existed.");
 	jwrite_end(&w);
 	hsrv_reply(r, 404);
@@ -255,14 +259,14 @@ on_replayed(void *arg, const struct replay_result *p)
 }
 
 static void
-start(struct hsrv_req *r, bool by_id, const struct qid *id,
-	struct span queue, struct span partition)
+start(struct hsrv_req *r, bool by_id, const struct qid *id, struct span queue,
+	struct span partition)
 {
 	struct replay *s = arena_alloc(hsrv_arena(r), sizeof(*s));
 
 	*s = (struct replay){ .r = r, .by_id = by_id };
-	replay_start(ctx_of(r), ctx_tenant(r), id, queue, partition,
-		on_replayed, s);
+	replay_start(
+		ctx_of(r), ctx_tenant(r), id, queue, partition, on_replayed, s);
 }
 
 static void
@@ -304,7 +308,7 @@ trimmed(struct span s)
 		s.n--;
 	}
 	while (s.n && (s.p[s.n - 1] == ' ' ||
-			(s.p[s.n - 1] >= '\t' && s.p[s.n - 1] <= '\r')))
+			      (s.p[s.n - 1] >= '\t' && s.p[s.n - 1] <= '\r')))
 		s.n--;
 	return s;
 }
@@ -336,10 +340,10 @@ dead_replay(struct hsrv_req *r)
 			if (!jspan_take(&j, &v))
 				break;
 			if (span_is(key, "queue") &&
-			    !take_target(r, "queue", &v, &queue))
+				!take_target(r, "queue", &v, &queue))
 				return;
 			if (span_is(key, "partition") &&
-			    !take_target(r, "partition", &v, &partition))
+				!take_target(r, "partition", &v, &partition))
 				return;
 		}
 		if (!j.error)
@@ -407,7 +411,7 @@ dead_purge(struct hsrv_req *r)
 	struct purge *p = arena_zalloc(hsrv_arena(r), sizeof(*p));
 
 	if (!admin_query_name(r, "queue", &p->queue) ||
-	    !admin_query_name(r, "consumerGroup", &p->group))
+		!admin_query_name(r, "consumerGroup", &p->group))
 		return;
 	if (p->queue.n == 0) {
 		hsrv_reply_error(r, 400, "queue is required");

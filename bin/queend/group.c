@@ -15,6 +15,7 @@
 #include "jspan.h"
 #include "jwrite.h"
 #include "pgbin.h"
+#include "stats.h"
 
 static const struct pgstmt STMT_LIST = { "group_list",
 	"select status, body from queen.group_list_v1($1)" };
@@ -42,7 +43,7 @@ group_list(struct hsrv_req *r)
 	struct pgargs a;
 
 	admin_args(r, &a);
-	admin_pass(r, &STMT_LIST, &a, "consumer groups");
+	stats_pass(r, STATS_LIVE, &STMT_LIST, &a, "consumer groups");
 }
 
 void
@@ -51,12 +52,12 @@ group_lagging(struct hsrv_req *r)
 	struct pgargs a;
 	int32_t min_s;
 
-	if (!admin_query_int(r, "minLagSeconds", LAGGING_DEFAULT_S, INT32_MAX,
-		    &min_s))
+	if (!admin_query_int(
+		    r, "minLagSeconds", LAGGING_DEFAULT_S, INT32_MAX, &min_s))
 		return;
 	admin_args(r, &a);
 	pgargs_i32(&a, min_s);
-	admin_pass(r, &STMT_LAGGING, &a, "lagging");
+	stats_pass(r, STATS_LIVE, &STMT_LAGGING, &a, "lagging");
 }
 
 void
@@ -68,7 +69,14 @@ group_get(struct hsrv_req *r)
 		return;
 	admin_args(r, &a);
 	pgargs_text(&a, hsrv_param(r, 0));
-	admin_pass(r, &STMT_GET, &a, "consumer group");
+	stats_pass(r, STATS_LIVE, &STMT_GET, &a, "consumer group");
+}
+
+static void
+on_subscribed(struct hsrv_req *r, const PGresult *res)
+{
+	stats_forget(ctx_of(r));
+	admin_reply(r, res);
 }
 
 void
@@ -88,7 +96,8 @@ group_subscription(struct hsrv_req *r)
 			if (!jspan_take(&j, &v))
 				break;
 			if (span_is(key, "subscriptionTimestamp") &&
-			    !admin_text(r, "subscriptionTimestamp", &v, &text))
+				!admin_text(
+					r, "subscriptionTimestamp", &v, &text))
 				return;
 		}
 	if (j.error || !jspan_end(&j)) {
@@ -102,13 +111,14 @@ group_subscription(struct hsrv_req *r)
 	if (!clk_parse_iso(text, &at_us)) {
 		hsrv_reply_error(r, 400,
 			"subscriptionTimestamp must be an ISO 8601 time, "
-			"got '%.*s'", SPAN_ARG(admin_clip(text, 64)));
+			"got '%.*s'",
+			SPAN_ARG(admin_clip(text, 64)));
 		return;
 	}
 	admin_args(r, &a);
 	pgargs_text(&a, hsrv_param(r, 0));
 	pgargs_time(&a, at_us);
-	admin_pass(r, &STMT_SUBSCRIPTION, &a, "subscription");
+	admin_call(r, &STMT_SUBSCRIPTION, &a, "subscription", on_subscribed);
 }
 
 /* ---- seek ---- */
@@ -146,7 +156,7 @@ seek_member(struct hsrv_req *r, struct span key, const struct jspan_val *v,
 	if (span_is(key, "offset")) {
 		b->has_offset = v->type != JSPAN_NULL;
 		if (!b->has_offset ||
-		    (jspan_i64(v, &b->offset) && b->offset >= 0))
+			(jspan_i64(v, &b->offset) && b->offset >= 0))
 			return true;
 		hsrv_reply_error(r, 400,
 			"bad body: offset must be an integer from 0 up");
@@ -199,8 +209,8 @@ seek_parse(struct hsrv_req *r, bool pinned, struct seek *s)
 }
 
 static void
-seek_args(struct hsrv_req *r, const struct seek *s, bool pinned,
-	struct pgargs *a)
+seek_args(
+	struct hsrv_req *r, const struct seek *s, bool pinned, struct pgargs *a)
 {
 	admin_args(r, a);
 	for (int i = 0; i < (pinned ? 3 : 2); i++)
@@ -233,8 +243,8 @@ static bool
 names_ok(struct hsrv_req *r, bool pinned)
 {
 	return admin_name(r, "consumerGroup", hsrv_param(r, 0)) &&
-		admin_name(r, "queue", hsrv_param(r, 1)) &&
-		(!pinned || admin_name(r, "partition", hsrv_param(r, 2)));
+	       admin_name(r, "queue", hsrv_param(r, 1)) &&
+	       (!pinned || admin_name(r, "partition", hsrv_param(r, 2)));
 }
 
 static void
@@ -250,26 +260,27 @@ on_seek(struct hsrv_req *r, const PGresult *res)
 
 		/* those parked under the old id meet `gone` and look again */
 		if (!pgbin_null(res, 0, 3) &&
-		    pgbin_i64(res, 0, 3) != group_id) {
+			pgbin_i64(res, 0, 3) != group_id) {
 			int64_t old_id = pgbin_i64(res, 0, 3);
 
 			catalog_forget_group(x->catalog, old_id);
 			announce_released(x, queue_id, old_id, 0);
 		}
 		announce_moved(x, queue_id, group_id, 0);
+		stats_forget(x);
 	}
 	jwrite_init(&w, hsrv_out(r));
 	jwrite_object(&w);
 	jwrite_kv_bool(&w, "success", found);
 	if (!found)
-		jwrite_kv_cstr(&w, "error",
-			"Queue not found or has no partitions");
+		jwrite_kv_cstr(
+			&w, "error", "Queue not found or has no partitions");
 	jwrite_kv_str(&w, "consumerGroup", hsrv_param(r, 0));
 	jwrite_kv_str(&w, "queueName", hsrv_param(r, 1));
 	if (found)
 		write_target(&w, hsrv_user(r));
-	jwrite_kv_i64(&w, "partitionsUpdated",
-		found ? pgbin_i64(res, 0, 4) : 0);
+	jwrite_kv_i64(
+		&w, "partitionsUpdated", found ? pgbin_i64(res, 0, 4) : 0);
 	jwrite_end(&w);
 	hsrv_reply(r, found ? 200 : 404);
 }
@@ -299,6 +310,7 @@ on_seek_partition(struct hsrv_req *r, const PGresult *res)
 	if (found) {
 		announce_moved(ctx_of(r), pgbin_i64(res, 0, 1),
 			pgbin_i64(res, 0, 2), pgbin_i64(res, 0, 3));
+		stats_forget(ctx_of(r));
 		jwrite_kv_str(&w, "consumerGroup", hsrv_param(r, 0));
 		jwrite_kv_str(&w, "queueName", hsrv_param(r, 1));
 		jwrite_kv_str(&w, "partitionName", hsrv_param(r, 2));
@@ -327,7 +339,7 @@ group_seek_partition(struct hsrv_req *r)
 /* ---- delete ---- */
 
 struct deletion {
-	struct span queue;	/* empty = all */
+	struct span queue; /* empty = all */
 	bool metadata;
 };
 
@@ -344,9 +356,10 @@ on_deleted(struct hsrv_req *r, const PGresult *res)
 		if (pgbin_null(res, i, 0) || pgbin_null(res, i, 1))
 			continue;
 		catalog_forget_group(x->catalog, pgbin_i64(res, i, 1));
-		announce_released(x, pgbin_i64(res, i, 0),
-			pgbin_i64(res, i, 1), 0);
+		announce_released(
+			x, pgbin_i64(res, i, 0), pgbin_i64(res, i, 1), 0);
 	}
+	stats_forget(x);
 	jwrite_init(&w, hsrv_out(r));
 	jwrite_object(&w);
 	jwrite_kv_bool(&w, "success", true);

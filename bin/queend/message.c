@@ -17,10 +17,12 @@
 #include "pgbin.h"
 #include "seg.h"
 
-static const struct pgstmt STMT_LIST = { "message_list",
+static const struct pgstmt STMT_LIST = {
+	"message_list",
 	"select part, queue, partition, namespace, task, priority, base, off,"
 	" at, status, lease_expires_at, consumed_by, total_groups, blob, mode"
-	" from queen.message_list_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)" };
+	" from queen.message_list_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+};
 static const struct pgstmt STMT_GET = { "message_get",
 	"select queue, partition, namespace, task, base, off, at, blob,"
 	" dead_frame, error, retries, status, lease_expires_at, config, groups,"
@@ -103,10 +105,12 @@ write_time(struct jwrite *w, const char *key, const PGresult *res, int row,
 
 /* ---- GET /messages ---- */
 
+/* clang-format off */
 enum list_col {
 	L_PART, L_QUEUE, L_PARTITION, L_NAMESPACE, L_TASK, L_PRIORITY, L_BASE,
 	L_OFF, L_AT, L_STATUS, L_LEASE, L_CONSUMED, L_GROUPS, L_BLOB, L_MODE
 };
+/* clang-format on */
 
 /* The segment open at the moment: rows of one segment stand together. */
 struct opened {
@@ -117,8 +121,7 @@ struct opened {
 };
 
 static int
-open_segment(struct opened *o, struct arena *a, struct span blob,
-	struct err *e)
+open_segment(struct opened *o, struct arena *a, struct span blob, struct err *e)
 {
 	struct span rest;
 	struct frame f;
@@ -196,11 +199,11 @@ on_list(struct hsrv_req *r, const PGresult *res)
 			o.base = base;
 			o.n = 0;
 			if (!pgbin_null(res, i, L_BLOB) &&
-			    open_segment(&o, hsrv_arena(r),
-				    pgbin_bytes(res, i, L_BLOB), &e) != 0) {
+				open_segment(&o, hsrv_arena(r),
+					pgbin_bytes(res, i, L_BLOB), &e) != 0) {
 				buf_reset(hsrv_out(r));
-				hsrv_reply_error(r, 500, "messages failed: %s",
-					e.text);
+				hsrv_reply_error(
+					r, 500, "messages failed: %s", e.text);
 				goto out;
 			}
 		}
@@ -219,8 +222,8 @@ static bool
 status_is_known(struct span s)
 {
 	return s.n == 0 || span_is(s, "pending") || span_is(s, "processing") ||
-		span_is(s, "completed") || span_is(s, "dead_letter") ||
-		span_is(s, "failed");
+	       span_is(s, "completed") || span_is(s, "dead_letter") ||
+	       span_is(s, "failed");
 }
 
 void
@@ -233,22 +236,23 @@ message_list(struct hsrv_req *r)
 	struct pgargs a;
 
 	if (!admin_query_name(r, "queue", &queue) ||
-	    !admin_query_name(r, "partition", &partition) ||
-	    !admin_query_name(r, "namespace", &ns) ||
-	    (ns.n == 0 && !admin_query_name(r, "ns", &ns)) ||
-	    !admin_query_name(r, "task", &task) ||
-	    !admin_query_name(r, "status", &status) ||
-	    !admin_query_time(r, "from", &from_us) ||
-	    !admin_query_time(r, "to", &to_us) ||
-	    !admin_query_page(r, LIMIT_DEFAULT, &limit, &offset))
+		!admin_query_name(r, "partition", &partition) ||
+		!admin_query_name(r, "namespace", &ns) ||
+		(ns.n == 0 && !admin_query_name(r, "ns", &ns)) ||
+		!admin_query_name(r, "task", &task) ||
+		!admin_query_name(r, "status", &status) ||
+		!admin_query_time(r, "from", &from_us) ||
+		!admin_query_time(r, "to", &to_us) ||
+		!admin_query_page(r, LIMIT_DEFAULT, &limit, &offset))
 		return;
 	if (!status_is_known(status)) {
-		hsrv_reply_error(r, 400, "status must be pending, processing, "
+		hsrv_reply_error(r, 400,
+			"status must be pending, processing, "
 			"completed or dead_letter, got '%.*s'",
 			SPAN_ARG(admin_clip(status, 64)));
 		return;
 	}
-	if (span_is(status, "failed"))	/* what command lines call it */
+	if (span_is(status, "failed")) /* what command lines call it */
 		status = SPAN_LIT("dead_letter");
 	/* whole minutes: what `to` names is still in */
 	to_us -= (to_us % minute_us + minute_us) % minute_us;
@@ -268,11 +272,13 @@ message_list(struct hsrv_req *r)
 
 /* ---- one address ---- */
 
+/* clang-format off */
 enum get_col {
 	G_QUEUE, G_PARTITION, G_NAMESPACE, G_TASK, G_BASE, G_OFF, G_AT, G_BLOB,
 	G_FRAME, G_ERROR, G_RETRIES, G_STATUS, G_LEASE, G_CONFIG, G_GROUPS,
 	G_MODE
 };
+/* clang-format on */
 
 /* Partition and hash of the path; false = no such thing can exist. */
 static bool
@@ -293,8 +299,7 @@ address_args(struct hsrv_req *r, int64_t part, const struct hash_id *h,
 
 /* 1 = *f is the message, 0 = its content is gone, -1 = corrupt. */
 static int
-find_frame(const PGresult *res, struct buf *raw, struct frame *f,
-	struct err *e)
+find_frame(const PGresult *res, struct buf *raw, struct frame *f, struct err *e)
 {
 	struct span rest;
 
@@ -306,8 +311,10 @@ find_frame(const PGresult *res, struct buf *raw, struct frame *f,
 		if (seg_unpack(pgbin_bytes(res, 0, G_BLOB), raw, e) != 0)
 			return -1;
 		rest = buf_span(raw);
-		if (seg_skip(&rest, pgbin_i64(res, 0, G_OFF) -
-				pgbin_i64(res, 0, G_BASE), e) != 0)
+		if (seg_skip(&rest,
+			    pgbin_i64(res, 0, G_OFF) -
+				    pgbin_i64(res, 0, G_BASE),
+			    e) != 0)
 			return -1;
 	}
 	return frame_next(&rest, f, e);
@@ -394,7 +401,8 @@ message_reply_gone(struct hsrv_req *r)
 	jwrite_kv_str(&w, "transactionId",
 		jspan_utf8(txn) ? txn : (struct span)SPAN_ZERO);
 	jwrite_kv_cstr(&w, "error", "Message not found");
-	jwrite_kv_cstr(&w, "message", "No dead-letter row for this address. "
+	jwrite_kv_cstr(&w, "message",
+		"No dead-letter row for this address. "
 		"Messages that are not dead-lettered cannot be deleted or "
 		"retried.");
 	jwrite_end(&w);

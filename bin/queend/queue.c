@@ -15,6 +15,7 @@
 #include "hsrv.h"
 #include "jspan.h"
 #include "pgbin.h"
+#include "stats.h"
 
 static const struct pgstmt STMT_CONFIGURE = { "queue_configure",
 	"select status, body, id from queen.queue_configure_v1"
@@ -42,13 +43,13 @@ static const char *const option_names[] = { "namespace", "task", "leaseTime",
 
 enum {
 	OPTIONS = sizeof(option_names) / sizeof(option_names[0]),
-	LABELS = 2,		/* namespace and task come first */
+	LABELS = 2, /* namespace and task come first */
 	/* longer text is bad in any case and need not travel */
 	OPTION_TEXT_MAX = 2048
 };
 
 struct option {
-	const char *kind;	/* NULL = not sent */
+	const char *kind; /* NULL = not sent */
 	struct span value;
 };
 
@@ -71,8 +72,8 @@ option_index(struct span key)
 static void
 reply_invalid(struct hsrv_req *r, const char *name, const char *what)
 {
-	buf_printf(hsrv_out(r), "{\"error\":\"%s %s\",\"invalid\":\"%s\"}", name,
-		what, name);
+	buf_printf(hsrv_out(r), "{\"error\":\"%s %s\",\"invalid\":\"%s\"}",
+		name, what, name);
 	hsrv_reply(r, 400);
 }
 
@@ -104,16 +105,17 @@ take_option(struct hsrv_req *r, struct jspan *j, int i, struct option *out)
 			return false;
 		}
 		if (s.n && memchr(s.p, 0, s.n)) {
-			reply_invalid(r, option_names[i],
-				"holds a NUL character");
+			reply_invalid(
+				r, option_names[i], "holds a NUL character");
 			return false;
 		}
 		*out = (struct option){ "string",
 			admin_clip(s, OPTION_TEXT_MAX) };
 		return true;
 	default:
-		*out = (struct option){ "other", v.type == JSPAN_ARRAY
-			? SPAN_LIT("an array") : SPAN_LIT("an object") };
+		*out = (struct option){ "other",
+			v.type == JSPAN_ARRAY ? SPAN_LIT("an array")
+					      : SPAN_LIT("an object") };
 		return true;
 	}
 }
@@ -203,8 +205,10 @@ take_member(struct configure *c, struct jspan *j, struct span key)
 static void
 on_configured(struct hsrv_req *r, const PGresult *res)
 {
-	if (!pgbin_null(res, 0, 2))
+	if (!pgbin_null(res, 0, 2)) {
 		announce_catalog(ctx_of(r), pgbin_i64(res, 0, 2));
+		stats_forget(ctx_of(r));
+	}
 	admin_reply(r, res);
 }
 
@@ -276,7 +280,7 @@ queue_list(struct hsrv_req *r)
 
 	admin_args(r, &a);
 	pgargs_bool(&a, !hsrv_query(r, "stats", &s) || !span_is(s, "cached"));
-	admin_pass(r, &STMT_LIST, &a, "queues");
+	stats_pass(r, STATS_LIVE, &STMT_LIST, &a, "queues");
 }
 
 /* A call with the queue of the path. */
@@ -298,7 +302,7 @@ queue_get(struct hsrv_req *r)
 	struct pgargs a;
 
 	if (queue_args(r, &a))
-		admin_pass(r, &STMT_GET, &a, "queue");
+		stats_pass(r, STATS_LIVE, &STMT_GET, &a, "queue");
 }
 
 void
@@ -310,7 +314,7 @@ queue_depth(struct hsrv_req *r)
 	if (!admin_query_name(r, "group", &group) || !queue_args(r, &a))
 		return;
 	admin_arg_name(&a, group);
-	admin_pass(r, &STMT_DEPTH, &a, "depth");
+	stats_pass(r, STATS_LIVE, &STMT_DEPTH, &a, "depth");
 }
 
 static void
@@ -323,6 +327,7 @@ on_deleted(struct hsrv_req *r, const PGresult *res)
 
 		catalog_forget_queue(x->catalog, id);
 		announce_catalog(x, id);
+		stats_forget(x);
 	}
 	admin_reply(r, res);
 }
@@ -342,7 +347,7 @@ queue_overview(struct hsrv_req *r)
 	struct pgargs a;
 
 	admin_args(r, &a);
-	admin_pass(r, &STMT_OVERVIEW, &a, "overview");
+	stats_pass(r, STATS_SUMMARY, &STMT_OVERVIEW, &a, "overview");
 }
 
 static void
@@ -352,7 +357,7 @@ labels(struct hsrv_req *r, const char *by, const char *op)
 
 	admin_args(r, &a);
 	pgargs_text(&a, span_of(by));
-	admin_pass(r, &STMT_LABELS, &a, op);
+	stats_pass(r, STATS_LIVE, &STMT_LABELS, &a, op);
 }
 
 void

@@ -81,8 +81,8 @@ take_names(struct hsrv_req *r, struct jspan *j, struct trace *t)
 }
 
 static bool
-take_member(struct hsrv_req *r, struct jspan *j, struct span key,
-	struct trace *t)
+take_member(
+	struct hsrv_req *r, struct jspan *j, struct span key, struct trace *t)
 {
 	struct jspan_val v;
 
@@ -172,8 +172,8 @@ trace_post(struct hsrv_req *r)
 		return;
 	}
 	if (t->txn.n == 0 || t->partition.n == 0) {
-		hsrv_reply_error(r, 400,
-			"transactionId and partitionId are required");
+		hsrv_reply_error(
+			r, 400, "transactionId and partitionId are required");
 		return;
 	}
 	if (t->data.n == 0) {
@@ -185,8 +185,8 @@ trace_post(struct hsrv_req *r)
 	if (t->type.n == 0)
 		t->type = SPAN_LIT("info");
 	if (!admin_name(r, "bad body: transactionId", t->txn) ||
-	    !admin_name(r, "bad body: consumerGroup", t->group) ||
-	    !admin_name(r, "bad body: eventType", t->type))
+		!admin_name(r, "bad body: consumerGroup", t->group) ||
+		!admin_name(r, "bad body: eventType", t->type))
 		return;
 	if (!qid_parse(t->partition, &q))
 		hsrv_reply_error(r, 400, "bad body: partitionId is not a UUID");
@@ -236,7 +236,7 @@ trace_by_name(struct hsrv_req *r)
 	struct pgargs a;
 
 	if (!admin_name(r, "traceName", hsrv_param(r, 0)) ||
-	    !admin_query_page(r, 100, &limit, &offset))
+		!admin_query_page(r, 100, &limit, &offset))
 		return;
 	admin_args(r, &a);
 	pgargs_text(&a, hsrv_param(r, 0));
