@@ -40,10 +40,11 @@ TEST_SRC := $(sort $(wildcard tests/unit/test_*.c tests/unit/*/test_*.c))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c tests/fuzz/*/fuzz_*.c))
 TESTS := $(TEST_SRC:tests/%.c=$(B)/tests/%)
 CORPUS := $(FUZZ_SRC:tests/%.c=$(B)/tests/%)
+BENCH := $(patsubst tests/bench/%.c,$(B)/bench/%,$(wildcard tests/bench/*.c))
 # What is no test in that folder helps the tests: linked with each.
 UNIT_HELP := $(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c))
 C_FILES := $(sort $(wildcard lib/*.c bin/*/*.c tests/unit/*.c \
-	tests/unit/*/*.c tests/fuzz/*.c tests/fuzz/*/*.c))
+	tests/unit/*/*.c tests/fuzz/*.c tests/fuzz/*/*.c tests/bench/*.c))
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 tool_obj = $(call obj,$(filter-out %/main.c,$(sort $(wildcard bin/$(1)/*.c))))
 
@@ -166,8 +167,12 @@ cell-san: all
 	$(Q)$(run_pytest) --ignore-glob='*/test_sql_*' $(PYTEST_ARGS)
 soak: all
 	$(Q)QUEEN_SOAK=1 $(run_pytest) -m soak $(PYTEST_ARGS)
-bench: all
-	$(Q)$(TEST_ENV) tests/bench/core
+bench: all $(BENCH)
+	$(Q)$(TEST_ENV) tests/bench/core $(BENCH_ARGS)
+$(BENCH): $(B)/bench/%: $(B)/obj/tests/bench/%.o
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(link) $^ $(LIBS_lib)
 fuzz:
 	$(Q)$(MAKE) FUZZ=1 fuzz-run
 fuzz-run: $(CORPUS)
@@ -198,7 +203,7 @@ install: all
 	for u in $(UNITS); do case $$u in \
 		*.service|*.target) d='$(DESTDIR)$(UNITDIR)' ;; \
 		*) d='$(DESTDIR)$(DOCDIR)' ;; esac; \
-		sed 's|@BINDIR@|$(BINDIR)|g' "$$u" >"$$d/$${u##*/}" && \
+		sed 's|/usr/local/bin|$(BINDIR)|g' "$$u" >"$$d/$${u##*/}" && \
 		chmod 644 "$$d/$${u##*/}" || exit 1; done
 	$(if $(wildcard README.md),install -m 644 README.md '$(DESTDIR)$(DOCDIR)')
 uninstall:
