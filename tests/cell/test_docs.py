@@ -1,0 +1,433 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the README and the manual pages say is so: settings, routes, metrics,
+functions and commands are complete, sessions run as printed, and what is
+installed is what should be.
+"""
+import collections
+import contextlib
+import glob
+import os
+import re
+import shutil
+import socket
+import subprocess
+
+import pytest
+
+import queenlib
+from queenlib import ROOT, binary
+
+MAN = os.path.join(ROOT, "man")
+Item = collections.namedtuple("Item", "name dflt words lo hi secret")
+
+
+def read(*path):
+    with open(os.path.join(ROOT, *path)) as f:
+        return f.read()
+
+
+def run(argv, env=None, **kw):
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env=env, timeout=120, check=False, **kw)
+
+
+def section(page, title):
+    """The mdoc source of a section."""
+    text = read("man", page)
+    found = re.search(r"^\.Sh %s\n(.*?)(?=^\.Sh |\Z)" % re.escape(title),
+                      text, re.M | re.S)
+    assert found, "%s has no section %s" % (page, title)
+    return found.group(1)
+
+
+def rendered(page, title):
+    """A section as a reader sees it, in lines that are not wrapped."""
+    done = run(["mandoc", "-T", "ascii", "-O", "width=200,indent=2",
+                os.path.join(MAN, page)])
+    assert done.returncode == 0, done.stdout
+    text = re.sub(r".\x08", "", done.stdout)
+    found = re.search(r"^%s\n(.*?)(?=^\S|\Z)" % re.escape(title), text,
+                      re.M | re.S)
+    assert found, "%s has no section %s" % (page, title)
+    return found.group(1)
+
+
+# Settings
+
+def settings():
+    """The table of queend's settings, ranges with it."""
+    src = read("bin", "queend", "conf.c")
+    src = src[src.index("conf_items[] = {"):]
+    found = {}
+    for kind, name, rest in re.findall(
+            r'\b(STR|SECRET|INT|BOOL|WORD)\("(\w+)",(.*?)"\),\n', src, re.S):
+        args = [a.strip().strip('"') for a in rest.split(",")]
+        found[name] = Item(
+            name, None if kind == "SECRET" or args[1] == "NULL" else args[1],
+            args[2] if kind == "WORD" else None,
+            *([a.replace("DAY_MS", "86400000") for a in args[2:4]]
+              if kind == "INT" else [None, None]), kind == "SECRET")
+    return found, re.findall(r'ACCEPT\("(\w+)"\)', src)
+
+
+def described():
+    """Variable -> text of its item in ENVIRONMENT."""
+    text = section("queend.8", "ENVIRONMENT")
+    text = text[:text.index(".Ss Accepted and not needed")]
+    return {name: " ".join(body.split()) for name, body in re.findall(
+        r"^\.It Ev (\w+)\n(.*?)(?=^\.It|^\.El)", text, re.M | re.S)}
+
+
+def test_environment_lists_every_setting_with_default_and_range():
+    table, _ = settings()
+    page = described()
+    assert list(page) == list(table)
+    for item in table.values():
+        last = "Unset by default" if item.dflt is None \
+            else "Default %s" % item.dflt
+        if item.lo is not None:
+            last += ", range %s to %s" % (item.lo, item.hi)
+        assert page[item.name].endswith(" " + last + "."), item.name
+        assert page[item.name].startswith("Secret.") == item.secret, item.name
+        for word in (item.words or "").split():
+            assert re.search(r"\b%s\b" % word, page[item.name]), item.name
+
+
+def test_environment_is_what_the_program_says():
+    help_text = run([binary("queend"), "--help"], env={})
+    assert help_text.returncode == 0
+    printed = re.findall(r"^  ([A-Z][A-Z0-9_]+) .*?(?:\[([^]]*)\])?"
+                         r"(?: \(or (\w+)_FILE\))?$", help_text.stdout, re.M)
+    table, _ = settings()
+    assert [(n, d or None, bool(f)) for n, d, f in printed] == \
+        [(i.name, i.dflt, i.secret) for i in table.values()]
+    check = run([binary("queend"), "--check-config"], env={})
+    assert check.returncode == 0
+    values = dict(line.split("=", 1) for line in check.stdout.splitlines())
+    assert list(values) == list(described())
+    for item in table.values():
+        if item.dflt is not None:
+            assert values[item.name] == item.dflt, item.name
+
+
+def test_names_accepted_and_not_needed_are_listed():
+    _, accepted = settings()
+    text = section("queend.8", "ENVIRONMENT")
+    text = text[text.index(".Ss Accepted and not needed"):]
+    assert re.findall(r"^\.Ev (\w+)", text, re.M) == accepted
+
+
+def test_example_environment_names_real_settings():
+    table, _ = settings()
+    names = re.findall(r"^#?([A-Z][A-Z0-9_]+)=", read("systemd", "queen.env"),
+                       re.M)
+    assert names and set(names) <= set(table)
+
+
+# Routes and metrics
+
+def test_every_route_is_listed():
+    src = read("bin", "queend", "route.c")
+    defines = dict(re.findall(r'^#define (\w+) (.*)$', src, re.M))
+
+    def text(expr):
+        return "".join(
+            part.strip('"') if part.startswith('"') else text(defines[part])
+            for part in re.findall(r'"[^"]*"|\w+', expr))
+
+    table = src[src.index("route_table[] = {"):src.index("};")]
+    routes = [(m, text(p)) for m, p in re.findall(
+        r"\{ HSRV_(\w+),\s*([^,]+),", table)]
+    assert len(routes) == table.count("{ HSRV_") > 40
+    page = re.findall(r"^ *(GET|POST|PUT|DELETE) +(/\S+)$",
+                      rendered("queend.8", "HTTP ROUTES"), re.M)
+    assert page == routes
+
+
+def braces(name):
+    """a_{b,c} -> a_b, a_c; a label set is dropped."""
+    found = re.search(r"(?<=_)\{([^}]*)\}", name)
+    if not found:
+        return [re.sub(r"\{.*", "", name)]
+    return [made for word in found.group(1).split(",") for made in
+            braces(name[:found.start()] + word + name[found.end():])]
+
+
+def test_every_metric_family_is_described(cell):
+    cell.push("q", [1])
+    cell.pop("q", autoAck=True)
+    names = [made for token in re.findall(
+        r"queen_[\w*{},]+", rendered("queend.8", "METRICS"))
+        for made in braces(token.rstrip(","))]
+    patterns = [re.compile(re.escape(n).replace(r"\*", r"\w+") + r"\Z")
+                for n in names]
+    families = re.findall(r"^# TYPE (\S+)", cell.get(
+        "/metrics/prometheus").body.decode(), re.M)
+    assert len(families) > 25
+    for family in families:
+        assert any(p.match(family) for p in patterns), family
+    fixed = {n for n in names if "*" not in n}
+    source = "".join(read("bin", "queend", name) for name in
+                     ("prom.c", "count.c"))
+    assert {n for n in fixed if n not in source} == set()
+
+
+# SQL
+
+def test_every_function_is_documented_with_its_signature(db):
+    """queen-sql(7) shows each versioned function as the catalogue has it, or
+    lists it as internal."""
+    wanted = {}
+    for name, args, result in db.rows(
+            "select proname, pg_get_function_arguments(oid),"
+            " pg_get_function_result(oid) from pg_proc where pronamespace ="
+            " 'queen'::regnamespace and proname ~ '_v[0-9]+$'"):
+        text = "queen.%s(%s) returns %s" % (name, args, result)
+        for old, new in (("timestamp with time zone", "timestamptz"),
+                         ("integer", "int"), ("TABLE(", "table ("),
+                         ("DEFAULT NULL::timestamptz", "default null")):
+            text = text.replace(old, new)
+        wanted[name] = text
+    shown = {}
+    for display in re.findall(r"^\.Bd -literal\n(.*?)^\.Ed",
+                              read("man", "queen-sql.7"), re.M | re.S):
+        found = re.match(r"queen\.(\w+)\(", display)
+        if found:
+            shown[found.group(1)] = " ".join(display.split())
+    internal = set(re.findall(r"^\.Fn (\w+)",
+                              section("queen-sql.7", "INTERNAL"), re.M))
+    assert set(shown) | internal == set(wanted)
+    assert set(shown) & internal == set()
+    for name, text in shown.items():
+        assert text == wanted[name], name
+
+
+# Commands
+
+def command_tree(words=()):
+    """Every phrase of queenctl, by asking --help level by level."""
+    done = run([binary("queenctl"), *words, "--help"], env={"HOME": "/"})
+    assert done.returncode == 0, done.stdout
+    found = re.search(r"(?im)^commands:\n((?:[ \t]+.*\n|\n)+)",
+                      done.stdout + "\n")
+    phrases = []
+    for name in re.findall(r"^ {2}([a-z][a-z-]*)(?: |,|$)",
+                           found.group(1) if found else "", re.M):
+        phrases += command_tree(words + (name,)) or [words + (name,)]
+    return phrases
+
+
+# Sessions
+
+def shell(steps, env, cwd):
+    """Runs (command, wanted) steps in one bash; compares what each prints.
+    ... in a wanted text stands for anything."""
+    mark = "--- end of step ---"
+    script = "".join("%s\nprintf '\\n%s\\n'\n" % (command, mark)
+                     for command, _ in steps)
+    done = run(["bash", "-c", script], env=env, cwd=cwd)
+    outputs = done.stdout.split(mark + "\n")
+    assert len(outputs) == len(steps) + 1, done.stdout
+    for (command, wanted), got in zip(steps, outputs):
+        pattern = ".*".join(re.escape(p) for p in wanted.strip().split("..."))
+        assert re.fullmatch(pattern, got.strip(), re.S), \
+            "%s\nprinted\n%s\nnot\n%s" % (command, got, wanted)
+
+
+def page_steps(page):
+    """$ begins a command, > goes on with it, other lines are its output."""
+    steps = []
+    for line in rendered(page, "EXAMPLES").splitlines():
+        found = re.match(r" +([$>]) (.*)", line)
+        if found and found.group(1) == "$":
+            steps.append([found.group(2), ""])
+        elif found:
+            steps[-1][0] += "\n" + found.group(2)
+        elif re.match(r" {4,}\S", line) and steps:
+            steps[-1][1] += line.strip() + "\n"
+    return steps
+
+
+def readme_steps():
+    text = re.search(r"^```sh\n(.*?)^```", read("README.md"), re.M | re.S)
+    steps, command = [], []
+    for line in text.group(1).splitlines():
+        if line.startswith("#> "):
+            steps.append(("\n".join(command), line[3:]))
+            command = []
+        else:
+            command.append(line)
+    assert command == []
+    return steps
+
+
+class Fixed:
+    """The port the texts name."""
+    number = 6632
+
+    def give(self):
+        pass
+
+
+def is_free(number):
+    with contextlib.suppress(OSError), socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("0.0.0.0", number))
+        return True
+    return False
+
+
+@pytest.fixture
+def documented(new_cell, folder):
+    """(substitute, env, folder) for a fresh cell on the documented port, or on
+    another one where something else uses it."""
+    cell = new_cell(_port=Fixed() if is_free(Fixed.number) else None).start()
+    env = {"PATH": os.environ["PATH"], "HOME": folder, "LC_ALL": "C.UTF-8",
+           "PGHOST": "127.0.0.1", "PGPORT": str(cell.db.server.port.number),
+           "PGUSER": "queen", "PGDATABASE": cell.db.name}
+    return (cell, lambda steps: [
+        (c.replace("localhost:6632", "localhost:%d" % cell.port.number), w)
+        for c, w in steps], env, folder)
+
+
+def test_readme_tour_runs_as_printed(documented):
+    _, here, env, folder = documented
+    steps = readme_steps()
+    assert len(steps) >= 8
+    shell(here(steps), env, folder)
+
+
+def test_worked_example_of_queen_runs_as_printed(documented):
+    _, here, env, folder = documented
+    steps = page_steps("queen.7")
+    assert len(steps) > 15
+    shell(here(steps), env, folder)
+
+
+def test_examples_of_queen_sql_run_as_printed(documented):
+    cell, here, env, folder = documented
+    cell.push("orders", [1, 2], partition="c-42")
+    steps = page_steps("queen-sql.7")
+    assert len(steps) == 5
+    shell(here(steps), env, folder)
+
+
+def test_readme_is_short():
+    assert len(read("README.md").splitlines()) <= 90
+
+
+def test_readme_names_every_library():
+    text = read("README.md")
+    pkgs = re.findall(r"^PKGS_(?:lib|queenctl) := (.*)$", read("Makefile"),
+                      re.M)
+    for pkg in " ".join(pkgs).split():
+        name = re.sub(r"(_core|_extra|-0\.1)$", "", pkg)
+        assert re.search(r"\b(lib)?%s\b" % re.escape(name), text), pkg
+
+
+# Pages
+
+def test_pages_refer_to_pages_that_exist():
+    for path in glob.glob(os.path.join(MAN, "*.[1-9]")):
+        with open(path) as f:
+            for name, part in re.findall(r"\.Xr (\S+) (\d)", f.read()):
+                assert os.path.exists(os.path.join(
+                    MAN, "%s.%s" % (name, part))), (path, name)
+
+
+def test_every_program_and_unit_has_its_page():
+    for path in glob.glob(os.path.join(ROOT, "bin", "*", "main.c")):
+        name = path.split("/")[-2]
+        assert glob.glob(os.path.join(MAN, name + ".[18]")), name
+    for path in glob.glob(os.path.join(ROOT, "systemd", "*")):
+        with open(path) as f:
+            for name, part in re.findall(r"man:([\w-]+)\((\d)\)", f.read()):
+                assert os.path.exists(os.path.join(
+                    MAN, "%s.%s" % (name, part))), path
+
+
+# What is installed
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """DESTDIR of `make install`, from a copy: the tree is left alone."""
+    where = tmp_path_factory.mktemp("install")
+    tree = where / "tree"
+    tree.mkdir()
+    for name in ("Makefile", "README.md"):
+        shutil.copy(os.path.join(ROOT, name), tree)
+    for name in ("man", "systemd"):
+        shutil.copytree(os.path.join(ROOT, name), tree / name)
+    tools = sorted(os.listdir(queenlib.BIN))
+    build = tree / "build" / "bin"
+    build.mkdir(parents=True)
+    for name in tools:
+        shutil.copy(binary(name), build)
+        (tree / "bin" / name).mkdir(parents=True)
+        (tree / "bin" / name / "main.c").touch()
+    done = run(["make", "-C", str(tree), "-o", "all", "install",
+                "DESTDIR=%s" % (where / "root"), "PREFIX=/usr"])
+    assert done.returncode == 0, done.stdout
+    return where / "root", tools
+
+
+def test_install_lays_out_exactly_these_files(installed):
+    root, tools = installed
+    found = sorted("/" + str(p.relative_to(root))
+                   for p in root.rglob("*") if not p.is_dir())
+    wanted = ["/usr/bin/" + t for t in tools]
+    wanted += ["/usr/share/man/man%s/%s" % (p[-1], os.path.basename(p))
+               for p in glob.glob(os.path.join(MAN, "*.[1-9]"))]
+    wanted += ["/usr/lib/systemd/system/" + u for u in (
+        "queen.target", "queend.service", "queend@.service")]
+    wanted += ["/usr/share/doc/queen/" + d for d in ("README.md", "queen.env")]
+    assert found == sorted(wanted)
+    for path in root.rglob("*"):
+        mode = path.stat().st_mode & 0o777
+        assert mode == (0o755 if path.is_dir() or path.parent.name == "bin"
+                        else 0o644), path
+
+
+def test_units_start_the_installed_program(installed):
+    root, _ = installed
+    units = root / "usr" / "lib" / "systemd" / "system"
+    for name in ("queend.service", "queend@.service"):
+        assert re.search(r"^ExecStart=/usr/bin/queend$",
+                         (units / name).read_text(), re.M), name
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"),
+                    reason="systemd-analyze is not installed")
+@pytest.mark.parametrize("unit", ["queen.target", "queend.service",
+                                  "queend@.service"])
+def test_units_are_valid(installed, unit, tmp_path):
+    root, _ = installed
+    units = root / "usr" / "lib" / "systemd" / "system"
+    for path in units.iterdir():
+        (tmp_path / path.name).write_text(re.sub(
+            r"^ExecStart=\S+", "ExecStart=" + binary("queend"),
+            path.read_text(), flags=re.M))
+    name = unit.replace("@.", "@1.")
+    if name != unit:
+        (tmp_path / name).symlink_to(tmp_path / unit)
+    done = run(["systemd-analyze", "verify", "--man=no",
+                str(tmp_path / name)],
+               env={"PATH": os.environ["PATH"],
+                    "SYSTEMD_UNIT_PATH": "%s:" % tmp_path})
+    ours = [line for line in done.stdout.splitlines() if "queen" in line]
+    assert ours == [] and done.returncode == 0, done.stdout
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"),
+                    reason="systemd-analyze is not installed")
+@pytest.mark.parametrize("unit", ["queend.service", "queend@.service"])
+def test_units_are_closed(unit):
+    """Exposure of at most 2.0, of 10."""
+    done = run(["systemd-analyze", "security", "--offline=yes",
+                "--threshold=20", "--no-pager",
+                os.path.join(ROOT, "systemd", unit)])
+    score = re.search(r"Overall exposure level .*?: ([0-9.]+)", done.stdout)
+    assert score and float(score.group(1)) <= 2.0, done.stdout
+    assert done.returncode == 0
