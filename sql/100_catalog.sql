@@ -11,8 +11,9 @@
 -- queue and its purge see what was created), then new rows sorted by key.
 -- READ COMMITTED is assumed: each statement sees what committed before it.
 --
--- Look-ups are lateral with a limit, so that no generic plan made on small
--- tables can walk a whole index.
+-- Look-ups are lateral with a limit, and a row sought by its id is sought by that
+-- alone, what else it must be is asked after: no generic plan made on small
+-- tables may walk a whole index.
 
 -- Resolves names to live queues, creates the missing ones when asked (option
 -- defaults, labels from the dotted name).  No row for a name that is not there.
@@ -33,9 +34,10 @@ begin
 	if p_create then
 		select count(*) into n_missing
 		from unnest(p_name) i(name)
-		where not exists (select 1 from queen.queues q
+		left join lateral (select true there from queen.queues q
 			where q.tenant = p_tenant and q.name = i.name collate "C"
-				and q.deleted_at is null);
+				and q.deleted_at is null limit 1) q on true
+		where q.there is null;
 	end if;
 	if n_missing > 0 then
 		with fresh as (
@@ -95,30 +97,30 @@ language plpgsql volatile as $$
 #variable_conflict use_column
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
-	l_live boolean[]; l_id bigint[]; l_any boolean; l_queue bigint[];
+	l_live boolean[]; l_id bigint[]; l_queue bigint[];
 	f_id bigint[]; f_queue bigint[]; f_name text[];
 begin
 	if (cardinality(p_queue) = cardinality(p_name)) is not true then
 		raise exception 'queen.partitions_ensure_v1: arrays differ in length'
 			using errcode = '22023';
 	end if;
-	select array_agg(q.live is not null order by i.ord),
+	select array_agg(coalesce(q.live, false) order by i.ord),
 		array_agg(p.id order by i.ord),
-		bool_or(q.live is not null and p.id is null)
-	into l_live, l_id, l_any
+		array_agg(distinct i.queue) filter (where q.live and p.id is null)
+	into l_live, l_id, l_queue
 	from unnest(p_queue, p_name) with ordinality i(queue, name, ord)
-	left join lateral (select true live from queen.queues q
-		where q.id = i.queue and q.tenant = p_tenant
-			and q.deleted_at is null limit 1) q on true
+	left join lateral (select q.tenant = p_tenant
+			and q.deleted_at is null live
+		from queen.queues q where q.id = i.queue limit 1) q on true
 	left join lateral (select p.id from queen.partitions p
 		where p.queue_id = i.queue and p.name = i.name collate "C"
 		limit 1) p on true;
-	if l_any then
+	if l_queue is not null then
 		-- a queue that is being deleted is waited for and then not there
-		select array_agg(x.id) into l_queue
-		from (select q.id from queen.queues q where q.id = any (p_queue)
-			and q.tenant = p_tenant and q.deleted_at is null
-			order by q.id for share) x;
+		select array_agg(x.id) filter (where x.deleted_at is null)
+		into l_queue
+		from (select q.id, q.deleted_at from queen.queues q
+			where q.id = any (l_queue) order by q.id for share) x;
 		with mine as materialized (
 			select m.queue, m.name
 			from (select distinct i.queue, i.name collate "C" as name
@@ -165,12 +167,13 @@ begin
 	return query
 	select i.ord::int, p.id
 	from unnest(p_queue, p_name) with ordinality i(queue, name, ord)
-	cross join lateral (select true live from queen.queues q
-		where q.id = i.queue and q.tenant = p_tenant
-			and q.deleted_at is null limit 1) q
+	cross join lateral (select q.tenant = p_tenant
+			and q.deleted_at is null live
+		from queen.queues q where q.id = i.queue limit 1) q
 	cross join lateral (select p.id from queen.partitions p
 		where p.queue_id = i.queue and p.name = i.name collate "C"
 		limit 1) p
+	where q.live
 	order by i.ord;
 end $$;
 
@@ -186,9 +189,10 @@ begin
 	from unnest(p_id) with ordinality i(id, ord)
 	cross join lateral (select p.* from queen.partitions p
 		where p.id = i.id limit 1) p
-	cross join lateral (select q.name from queen.queues q
-		where q.id = p.queue_id and q.tenant = p_tenant
-			and q.deleted_at is null limit 1) q
+	cross join lateral (select q.name, q.tenant = p_tenant
+			and q.deleted_at is null live
+		from queen.queues q where q.id = p.queue_id limit 1) q
+	where q.live
 	order by i.ord;
 end $$;
 
@@ -206,7 +210,7 @@ language plpgsql volatile as $$
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
 	n int := cardinality(p_queue);
-	l_missing boolean; l_new bigint[]; l_queue bigint[];
+	l_new bigint[]; l_queue bigint[];
 begin
 	if (n = cardinality(p_name) and n = cardinality(p_mode)
 			and n = cardinality(p_from)
@@ -214,16 +218,20 @@ begin
 		raise exception 'queen.group_register_v1: arrays differ in length'
 			using errcode = '22023';
 	end if;
-	select bool_or(g.there is null) into l_missing
+	select array_agg(distinct i.queue) into l_queue
 	from unnest(p_queue, p_name) i(queue, name)
+	cross join lateral (select q.tenant = p_tenant
+			and q.deleted_at is null live
+		from queen.queues q where q.id = i.queue limit 1) q
 	left join lateral (select true there from queen.groups g
 		where g.queue_id = i.queue and g.name = i.name collate "C"
-			and g.deleted_at is null limit 1) g on true;
-	if l_missing then
-		select array_agg(x.id) into l_queue
-		from (select q.id from queen.queues q where q.id = any (p_queue)
-			and q.tenant = p_tenant and q.deleted_at is null
-			order by q.id for share) x;
+			and g.deleted_at is null limit 1) g on true
+	where q.live and g.there is null;
+	if l_queue is not null then
+		select array_agg(x.id) filter (where x.deleted_at is null)
+		into l_queue
+		from (select q.id, q.deleted_at from queen.queues q
+			where q.id = any (l_queue) order by q.id for share) x;
 		with fresh as (
 			insert into queen.groups (queue_id, name, mode, subscribed_at,
 				start_at, conflated, created_at)
@@ -250,13 +258,13 @@ begin
 		select array_agg(f.id) into l_new from fresh f;
 	end if;
 	return query
-	select i.ord::int, case when q.live is null or g.id is null then 3
+	select i.ord::int, case when q.live is not true or g.id is null then 3
 			when g.id = any (l_new) then 1 else 0 end,
 		case when q.live then g.id end, case when q.live then g.conflated end
 	from unnest(p_queue, p_name) with ordinality i(queue, name, ord)
-	left join lateral (select true live from queen.queues q
-		where q.id = i.queue and q.tenant = p_tenant
-			and q.deleted_at is null limit 1) q on true
+	left join lateral (select q.tenant = p_tenant
+			and q.deleted_at is null live
+		from queen.queues q where q.id = i.queue limit 1) q on true
 	left join lateral (select g.id, g.conflated from queen.groups g
 		where g.queue_id = i.queue and g.name = i.name collate "C"
 			and g.deleted_at is null limit 1) g on true
@@ -273,12 +281,13 @@ begin
 	return query
 	select i.ord::int, g.id, g.conflated
 	from unnest(p_queue, p_name) with ordinality i(queue, name, ord)
-	cross join lateral (select true live from queen.queues q
-		where q.id = i.queue and q.tenant = p_tenant
-			and q.deleted_at is null limit 1) q
+	cross join lateral (select q.tenant = p_tenant
+			and q.deleted_at is null live
+		from queen.queues q where q.id = i.queue limit 1) q
 	cross join lateral (select g.id, g.conflated from queen.groups g
 		where g.queue_id = i.queue and g.name = i.name collate "C"
 			and g.deleted_at is null limit 1) g
+	where q.live
 	order by i.ord;
 end $$;
 

@@ -56,7 +56,9 @@ begin
 			h.last_write_at < t - interval '1 s'
 				or h.oldest_live_at is null as due
 		from queen.partition_heads h
-		join queen.queues q on q.id = h.queue_id
+		cross join lateral (select q.tenant, q.deleted_at,
+				q.dedup_window_s, q.encryption_enabled
+			from queen.queues q where q.id = h.queue_id limit 1) q
 		where h.id = any (p_part) and q.tenant = p_tenant
 			and q.deleted_at is null
 		order by h.id for no key update of h) x;
@@ -148,21 +150,22 @@ begin
 	-- plan may compute ids before it looks whether there is a gap: least()
 	select array_agg(case when x.v = 0 and x.lo <= x.prev
 			and x.prev - x.lo >= 4096 then 3 else x.v end order by x.ord),
-		array_agg(g.base order by x.ord), array_agg(g.ids order by x.ord)
+		array_agg(case when g.ids is not null then g.base end order by x.ord),
+		array_agg(g.ids order by x.ord)
 	into l_v, l_base, l_gap
 	from unnest(l_id, l_v, l_prev, l_lo) with ordinality x(id, v, prev, lo, ord)
-	left join lateral (
+	cross join lateral (	-- its condition inside: a gap not wanted is not read
 		select greatest(x.lo, min(s.base_offset)) base,
 			substr(string_agg(s.ids, ''::bytea order by s.base_offset),
-				(least(greatest(x.lo - min(s.base_offset), 0),
-					67108864) * 16)::int + 1) ids
+				(greatest(x.lo - min(s.base_offset), 0) * 16)::int + 1) ids
 		from queen.segment_ids s
-		where s.partition_id = x.id and s.base_offset <= x.prev
+		where x.v = 0 and x.lo <= x.prev and x.prev - x.lo < 4096
+			and s.partition_id = x.id and s.base_offset <= x.prev
 			and s.base_offset >= coalesce((select b.base_offset
 				from queen.segment_ids b where b.partition_id = x.id
 					and b.base_offset <= x.lo
 				order by b.base_offset desc limit 1), x.lo)
-		) g on x.v = 0 and x.lo <= x.prev and x.prev - x.lo < 4096;
+		) g;
 
 	select array_agg(z.seg), array_agg(z.pos), array_agg(z.off)
 	into d_seg, d_pos, d_off

@@ -159,7 +159,7 @@ begin
 				when c.attempt_offset = f.lo then c.attempts + 1 else 1 end,
 			attempt_offset = case when not f.auto then f.lo end
 		from f where c.ctid = f.row
-		returning f.ord, f.first, f.first_grp, f.hi, f.auto, c.expires_at,
+		returning f.ord, f.hi, f.auto, c.lease_at, c.lease_group, c.expires_at,
 			c.attempts
 	), p as (		-- the partitions of a lease that has several
 		insert into queen.lease_sets (lease_at, lease_group, lease_no, parts,
@@ -174,7 +174,7 @@ begin
 			expires_at = excluded.expires_at
 	)
 	select s.req, s.ord, case when s.shut then 4 when u.ord is null then 3
-			else 0 end, null::timestamptz, u.first, u.first_grp,
+			else 0 end, null::timestamptz, u.lease_at, u.lease_group,
 		case when u.ord is not null then s.base_offset end,
 		case when u.ord is not null then (s.slo - s.base_offset)::int end,
 		case when u.ord is not null then (s.hi - s.slo + 1)::int end,

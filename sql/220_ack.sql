@@ -148,7 +148,8 @@ begin
 		end if;
 		return query
 		select i, x.* from queen.ack_full(p_tenant, t, a_group[i], a_part[i],
-			i = any (l_ord), a_at[i], a_group_at[i], a_no[i], a_ids[i],
+			exists (select 1 from unnest(l_ord) l(ord) where a_part[l.ord]
+				= a_part[i] and a_group[l.ord] = a_group[i]), a_at[i], a_group_at[i], a_no[i], a_ids[i],
 			a_status[i], d_id[i],
 			(select array_agg(e.item order by e.ord)
 				from unnest(e_ack, e_item) with ordinality e(ack, item, ord)
@@ -277,11 +278,14 @@ begin
 		raise exception 'queen.ack_v1: ids and status bytes do not match'
 			using errcode = '22023';
 	end if;
-	select q.id as queue_id, q.retry_limit, g.name,
-		q.dead_letter_queue or q.dlq_after_max_retries as dlq
-	into g from queen.groups g join queen.queues q on q.id = g.queue_id
-		and q.tenant = p_tenant and q.deleted_at is null
-	where g.id = p_group and g.deleted_at is null;
+	select q.queue_id, q.retry_limit, g.name, q.dlq
+	into g from (select g.name, g.queue_id, g.deleted_at
+		from queen.groups g where g.id = p_group limit 1) g
+	cross join lateral (select q.id as queue_id, q.retry_limit,
+			q.dead_letter_queue or q.dlq_after_max_retries as dlq,
+			q.tenant = p_tenant and q.deleted_at is null as ok
+		from queen.queues q where q.id = g.queue_id limit 1) q
+	where g.deleted_at is null and q.ok;
 	if not found then
 		return query select 5, null::bigint, null::bigint, null::bigint,
 			null::bigint, false, null::bigint, null::bigint, null::bytea,

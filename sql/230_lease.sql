@@ -17,9 +17,9 @@ returns table (part bigint, grp bigint)
 language plpgsql volatile rows 10 as $$
 #variable_conflict use_column
 begin
-	if not exists (select 1 from queen.groups g
-			join queen.queues q on q.id = g.queue_id
-			where g.id = p_group and q.tenant = p_tenant) then
+	if p_tenant is distinct from (select q.tenant from queen.queues q
+			where q.id = (select g.queue_id from queen.groups g
+				where g.id = p_group)) then
 		return;
 	end if;
 	return query

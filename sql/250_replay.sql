@@ -21,16 +21,17 @@ declare
 	r record;
 begin
 	perform h.id from queen.partition_heads h
-	join queen.queues q on q.id = h.queue_id
-	where h.id = p_part and q.tenant = p_tenant and q.deleted_at is null
-	for no key update of h;
+	where h.id = p_part and p_tenant = (select q.tenant from queen.queues q
+		where q.id = h.queue_id and q.deleted_at is null)
+	for no key update;
 	if not found then
 		return query select 3, null::bigint, null::timestamptz;
 		return;
 	end if;
 	perform d.id from queen.dead_letters d
-	join queen.queues q on q.id = d.queue_id and q.tenant = p_tenant
-	where d.id = p_id for update of d;
+	where d.id = p_id and p_tenant = (select q.tenant from queen.queues q
+		where q.id = d.queue_id)
+	for update;
 	if not found then
 		return query select 2, null::bigint, null::timestamptz;
 		return;
