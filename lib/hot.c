@@ -15,6 +15,7 @@
 
 struct hot_entry {
 	int64_t part, until_ms;
+	int64_t lease;			/* leased: which one, 0 = unknown */
 	uint64_t seq;			/* place in the line */
 	struct hot_entry *prev, *next;	/* in the line */
 	size_t heap_at;			/* 1-based; 0 = not in the heap */
@@ -22,6 +23,7 @@ struct hot_entry {
 	uint8_t state;			/* enum hot_state */
 	bool probe;			/* ready only because time was up */
 	bool released;			/* while flying */
+	bool done;			/* leased: perhaps no more */
 };
 
 struct hot_line {
@@ -226,6 +228,8 @@ park(struct hot *h, struct hot_entry *e, enum hot_state state,
 {
 	e->state = (uint8_t)state;
 	e->until_ms = until_ms;
+	e->lease = 0;
+	e->done = false;
 	heap_push(h, e);
 }
 
@@ -271,6 +275,8 @@ hot_mark(struct hot *h, int64_t part, int64_t now_ms)
 		e->marks++;
 	if (e->state == HOT_READY) {
 		ready_promote(h, e);
+	} else if (e->state == HOT_LEASED && e->done) {
+		return wake(h, e);
 	} else if (e->state == HOT_HIDDEN &&
 		e->until_ms > now_ms + HOT_MARK_MS) {
 		e->until_ms = now_ms + HOT_MARK_MS;
@@ -304,8 +310,17 @@ hot_release(struct hot *h, int64_t part)
 	return false;
 }
 
+void
+hot_lease(struct hot *h, int64_t part, int64_t lease)
+{
+	struct hot_entry *e = entry_get(h, part);
+
+	if (e && e->state == HOT_LEASED)
+		e->lease = lease;
+}
+
 bool
-hot_done(struct hot *h, int64_t part)
+hot_done(struct hot *h, int64_t part, int64_t lease)
 {
 	struct hot_entry *e = entry_get(h, part);
 
@@ -317,7 +332,10 @@ hot_done(struct hot *h, int64_t part)
 		return false;
 	if (e->marks)
 		return wake(h, e);
-	forget(h, e);
+	if (lease && e->lease == lease)
+		forget(h, e);
+	else
+		e->done = true;
 	return false;
 }
 

@@ -49,8 +49,14 @@ void hot_free(struct hot *h);
 bool hot_mark(struct hot *h, int64_t part, int64_t now_ms);
 /* A lease ended and left work, or nobody knows. */
 bool hot_release(struct hot *h, int64_t part);
-/* A lease ended and left nothing: forgotten unless marked meanwhile. */
-bool hot_done(struct hot *h, int64_t part);
+/*
+ * Lease `lease` ended and left nothing.  If it is the one known here, the
+ * partition is forgotten unless marked meanwhile; else the word may be older
+ * than the lease it meets, so it only lets the next mark wake the partition.
+ */
+bool hot_done(struct hot *h, int64_t part, int64_t lease);
+/* Names the lease of one that just ended as LEASED; 0 = not known. */
+void hot_lease(struct hot *h, int64_t part, int64_t lease);
 /* All leased and hidden ones at once. */
 bool hot_release_all(struct hot *h);
 /* Only the hidden ones, e.g. when a delay was changed. */

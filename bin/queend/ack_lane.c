@@ -238,8 +238,12 @@ on_row(struct acks *k, struct ack_job *j, const PGresult *res, int row)
 		ack_job_fail(j, ack_job_failed);
 		break;
 	case ACK_RELEASED:
-		announce_released(k->x, j->part->queue->id, j->group_id,
-			j->part_id);
+		if (pgbin_bool(res, row, COLS.more))
+			announce_released(k->x, j->part->queue->id,
+				j->group_id, j->part_id);
+		else
+			announce_done(k->x, j->part->queue->id, j->group_id,
+				j->part_id, j->leased ? j->lease.number : 0);
 		/* fall through */
 	case ACK_KEPT:
 	case ACK_NO_CONSUMER:

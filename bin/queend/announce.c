@@ -37,10 +37,10 @@ announce_released(struct ctx *x, int64_t queue_id, int64_t group_id,
 
 void
 announce_done(struct ctx *x, int64_t queue_id, int64_t group_id,
-	int64_t part_id)
+	int64_t part_id, int64_t lease_no)
 {
 	if (x->pops)
-		pops_done(x->pops, queue_id, group_id, part_id);
+		pops_done(x->pops, queue_id, group_id, part_id, lease_no);
 	tell(x, HINT_DONE, queue_id, group_id, part_id);
 }
 

@@ -19,9 +19,9 @@ void announce_messages(struct ctx *x, int64_t queue_id, int64_t part_id);
  */
 void announce_released(struct ctx *x, int64_t queue_id, int64_t group_id,
 	int64_t part_id);
-/* A lease ended and left nothing to deliver. */
+/* A lease ended and left nothing to deliver; lease_no 0 = not known. */
 void announce_done(struct ctx *x, int64_t queue_id, int64_t group_id,
-	int64_t part_id);
+	int64_t part_id, int64_t lease_no);
 /* A cursor moved backwards or a start changed: walk the group's backlog. */
 void announce_moved(struct ctx *x, int64_t queue_id, int64_t group_id,
 	int64_t part_id);

@@ -336,7 +336,7 @@ on_hint(void *arg, const struct hint_item *i)
 			x->pops, i->queue_id, i->group_id, i->part_id);
 		break;
 	case HINT_DONE:
-		pops_done(x->pops, i->queue_id, i->group_id, i->part_id);
+		pops_done(x->pops, i->queue_id, i->group_id, i->part_id, 0);
 		break;
 	case HINT_MOVED:
 		pops_moved(x->pops, i->queue_id, i->group_id, i->part_id);

@@ -31,7 +31,7 @@ void pops_mark(struct pops *p, int64_t queue_id, int64_t part_id);
 void pops_released(struct pops *p, int64_t queue_id, int64_t group_id,
 	int64_t part_id);
 void pops_done(struct pops *p, int64_t queue_id, int64_t group_id,
-	int64_t part_id);
+	int64_t part_id, int64_t lease_no);
 void pops_moved(struct pops *p, int64_t queue_id, int64_t group_id,
 	int64_t part_id);
 /* A queue appeared, changed or went; 0 = look at all. */

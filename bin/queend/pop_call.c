@@ -408,7 +408,7 @@ park_until(const struct pops *p, const struct cand *k, int64_t now_ms,
 }
 
 static void
-end_one(struct pops *p, struct cand *k, bool auto_ack, int64_t now)
+end_one(struct pops *p, struct cand *k, const struct pop *pop, int64_t now)
 {
 	enum hot_end end = HOT_END_BACK;
 	int64_t until = 0;
@@ -416,7 +416,7 @@ end_one(struct pops *p, struct cand *k, bool auto_ack, int64_t now)
 	switch (k->verdict) {
 	case VERDICT_TOOK:
 		p->stats.took++;
-		if (auto_ack) {
+		if (pop->q.auto_ack) {
 			end = k->last > k->end ? HOT_END_MORE : HOT_END_EMPTY;
 			break;
 		}
@@ -458,6 +458,8 @@ end_one(struct pops *p, struct cand *k, bool auto_ack, int64_t now)
 		break;
 	}
 	hot_end(k->ring->hot, k->part_id, end, until, now);
+	if (k->verdict == VERDICT_TOOK)
+		hot_lease(k->ring->hot, k->part_id, pop->lease_no);
 }
 
 static void
@@ -473,7 +475,7 @@ end_cands(struct call *c)
 		for (int i = pop->cands - 1; i >= 0; i--) {
 			struct cand *k = &c->cands[pop->first_cand + i];
 
-			end_one(p, k, pop->q.auto_ack, now);
+			end_one(p, k, pop, now);
 			if (pop->kind == POP_PINNED &&
 				k->verdict != VERDICT_NONE)
 				pop->lot->known = true;

@@ -140,6 +140,9 @@ lot_rejoin(struct lot *l, struct pop *pop)
 	TAILQ_INSERT_HEAD(&l->waiters, pop, link);
 	if (pop->q.wait && !pop->due && !l->pops->x->stopping)
 		pop_park(pop);
+	/* its ring may have been armed for nobody while it was in the call */
+	if (l->ring)
+		ring_arm(l->ring);
 	lot_heat(l);
 }
 

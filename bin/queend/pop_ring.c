@@ -549,7 +549,8 @@ pops_released(struct pops *p, int64_t queue_id, int64_t group_id,
 }
 
 void
-pops_done(struct pops *p, int64_t queue_id, int64_t group_id, int64_t part_id)
+pops_done(struct pops *p, int64_t queue_id, int64_t group_id, int64_t part_id,
+	int64_t lease_no)
 {
 	struct cat_queue *q = catalog_queue_by_id(p->x->catalog, queue_id);
 	struct ring *ring;
@@ -557,7 +558,8 @@ pops_done(struct pops *p, int64_t queue_id, int64_t group_id, int64_t part_id)
 	if (!q)
 		return;
 	RINGS_EACH(ring, q)
-		if (ring->group_id == group_id && hot_done(ring->hot, part_id))
+		if (ring->group_id == group_id &&
+			hot_done(ring->hot, part_id, lease_no))
 			ring_heat(ring, part_id);
 }
 

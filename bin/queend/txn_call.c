@@ -310,9 +310,15 @@ on_committed(struct txn *t, const PGresult *res)
 			BUG(at >= t->jobs_n);
 			j = t->jobs[at];
 			ack_job_read(j, (enum ack_verdict)v, res, i, &COLS);
-			if (v == ACK_RELEASED)
+			if (v != ACK_RELEASED)
+				break;
+			if (pgbin_bool(res, i, COLS.more))
 				announce_released(t->x, j->part->queue->id,
 					j->group_id, j->part_id);
+			else
+				announce_done(t->x, j->part->queue->id,
+					j->group_id, j->part_id,
+					j->leased ? j->lease.number : 0);
 			break;
 		default:
 			break;

@@ -103,7 +103,7 @@ test_leased_waits_for_its_time_or_a_release(void **state)
 }
 
 static void
-test_done_forgets_unless_marked_meanwhile(void **state)
+test_done_forgets_its_lease_unless_marked_meanwhile(void **state)
 {
 	struct hot *h = hot_new();
 
@@ -111,17 +111,43 @@ test_done_forgets_unless_marked_meanwhile(void **state)
 	hot_mark(h, 1, 0);
 	take(h);
 	hot_end(h, 1, HOT_END_LEASED, 1000, 0);
-	assert_false(hot_done(h, 1));
+	hot_lease(h, 1, 77);
+	assert_false(hot_done(h, 1, 77));
 	assert_int_equal(hot_state(h, 1), HOT_IDLE);
-	assert_false(hot_done(h, 1));	/* unknown: nothing to say */
+	assert_false(hot_done(h, 1, 77));	/* unknown: nothing to say */
 	assert_int_equal(hot_count(h), 0);
 
 	hot_mark(h, 2, 0);
 	take(h);
 	hot_end(h, 2, HOT_END_LEASED, 1000, 0);
+	hot_lease(h, 2, 78);
 	hot_mark(h, 2, 5);
-	assert_true(hot_done(h, 2));
+	assert_true(hot_done(h, 2, 78));
 	assert_int_equal(hot_state(h, 2), HOT_READY);
+	hot_free(h);
+}
+
+static void
+test_done_of_another_lease_does_not_lose_the_expiry(void **state)
+{
+	struct hot *h = hot_new();
+
+	(void)state;
+	hot_mark(h, 1, 0);
+	take(h);
+	hot_end(h, 1, HOT_END_LEASED, 1000, 0);
+	hot_lease(h, 1, 77);
+	assert_false(hot_done(h, 1, 76));
+	assert_int_equal(hot_state(h, 1), HOT_LEASED);
+	assert_int_equal(hot_next_ms(h), 1000);
+	/* but if it was the end of this one, the next mark must wake it */
+	assert_true(hot_mark(h, 1, 10));
+	assert_int_equal(hot_state(h, 1), HOT_READY);
+	/* the word does not outlive the lease it met */
+	take(h);
+	hot_end(h, 1, HOT_END_LEASED, 2000, 10);
+	assert_false(hot_mark(h, 1, 20));
+	assert_int_equal(hot_state(h, 1), HOT_LEASED);
 	hot_free(h);
 }
 
@@ -232,6 +258,8 @@ struct model {
 	bool pending[PARTS];	/* messages beyond the cursor */
 	bool leased[PARTS];
 	int64_t lease_until[PARTS];
+	int64_t lease[PARTS], ended[PARTS];	/* ended: word on its way */
+	int64_t leases;
 	bool flying[PARTS];
 };
 
@@ -275,8 +303,10 @@ verdict(struct hot *h, struct model *m, int i, int64_t now)
 		hot_end(h, i, HOT_END_EMPTY, 0, now);
 	} else {
 		m->leased[i] = true;
+		m->lease[i] = ++m->leases;
 		m->lease_until[i] = now + 1 + rand() % 50;
 		hot_end(h, i, HOT_END_LEASED, m->lease_until[i], now);
+		hot_lease(h, i, m->lease[i]);
 	}
 }
 
@@ -286,7 +316,7 @@ step(struct hot *h, struct model *m, int64_t now)
 	int i = rand() % PARTS;
 	int64_t part;
 
-	switch (rand() % 6) {
+	switch (rand() % 7) {
 	case 0:
 		m->pending[i] = true;
 		hot_mark(h, i, now);
@@ -309,8 +339,13 @@ step(struct hot *h, struct model *m, int64_t now)
 			hot_release(h, i);
 		} else {
 			m->pending[i] = false;
-			hot_done(h, i);
+			m->ended[i] = m->lease[i];
 		}
+		break;
+	case 6:			/* the word of it comes, perhaps late */
+		if (m->ended[i])
+			hot_done(h, i, rand() % 2 ? m->ended[i] : 0);
+		m->ended[i] = 0;
 		break;
 	case 4:			/* leases run out */
 		for (int k = 0; k < PARTS; k++)
@@ -398,7 +433,10 @@ main(void)
 		cmocka_unit_test(test_empty_forgets_only_without_a_mark_since),
 		cmocka_unit_test(test_flying_is_not_handed_out_twice),
 		cmocka_unit_test(test_leased_waits_for_its_time_or_a_release),
-		cmocka_unit_test(test_done_forgets_unless_marked_meanwhile),
+		cmocka_unit_test(
+			test_done_forgets_its_lease_unless_marked_meanwhile),
+		cmocka_unit_test(
+			test_done_of_another_lease_does_not_lose_the_expiry),
 		cmocka_unit_test(test_hidden_is_probed_soon_after_a_mark),
 		cmocka_unit_test(test_unreached_keeps_its_place),
 		cmocka_unit_test(test_unknown_partition_can_be_probed_by_name),
