@@ -206,17 +206,47 @@ def test_every_function_is_documented_with_its_signature(db):
 
 # Commands
 
-def command_tree(words=()):
-    """Every phrase of queenctl, by asking --help level by level."""
+def ctl_help(*words):
     done = run([binary("queenctl"), *words, "--help"], env={"HOME": "/"})
     assert done.returncode == 0, done.stdout
-    found = re.search(r"(?im)^commands:\n((?:[ \t]+.*\n|\n)+)",
-                      done.stdout + "\n")
-    phrases = []
-    for name in re.findall(r"^ {2}([a-z][a-z-]*)(?: |,|$)",
-                           found.group(1) if found else "", re.M):
-        phrases += command_tree(words + (name,)) or [words + (name,)]
-    return phrases
+    return done.stdout
+
+
+def listed(text, title):
+    """The words that a block of a help text lists."""
+    found = re.search(r"^%s.*:\n((?:  .*\n)+)" % title, text, re.M)
+    return re.findall(r"^  ([a-z][a-z-]*)(?: |$)", found.group(1), re.M) \
+        if found else []
+
+
+def flags_of(*words):
+    found = re.search(r"^flags:\n((?:  .*\n)+)", ctl_help(*words), re.M)
+    return re.findall(r"^ +(?:-\w, )?--([a-z-]+)", found.group(1), re.M) \
+        if found else []
+
+
+def test_every_command_and_flag_is_described():
+    """queenctl(1) has exactly the phrases and flags of queenctl --help."""
+    top = ctl_help()
+    phrases = [(word,) for word in listed(top, "commands")]
+    for group in listed(top, "groups"):
+        phrases += [(group, word) for word in
+                    listed(ctl_help(group), "commands")]
+    assert len(phrases) > 40
+    page = {}
+    for head, body in re.findall(
+            r"^\.It Ic (.*)\n((?:(?!\.It Ic|\.Ss|\.Sh).*\n)*)",
+            section("queenctl.1", "COMMANDS").replace("\\-", "-"), re.M):
+        words = tuple(re.split(r" (?:Ar|Op) ", head)[0].split())
+        page[words] = re.findall(r"^\.It (?:Fl \w , )?Fl -([a-z-]+)", body,
+                                 re.M)
+    assert sorted(page) == sorted(phrases)
+    for phrase in phrases:
+        assert page[phrase] == flags_of(*phrase), phrase
+    found = re.search(r"^flags of every command:\n((?:  .*\n)+)", top, re.M)
+    assert re.findall(r"Fl -([a-z-]+)", section(
+        "queenctl.1", "GLOBAL FLAGS").replace("\\-", "-")) == \
+        re.findall(r"--([a-z-]+)(?= )", found.group(1))
 
 
 # Sessions
