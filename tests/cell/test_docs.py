@@ -378,6 +378,18 @@ def test_every_program_and_unit_has_its_page():
                     MAN, "%s.%s" % (name, part))), path
 
 
+def test_every_library_module_has_a_unit_test():
+    """tests/unit/test_hsrv*.c test hsrv.c, hsrv_head.c and so on."""
+    tested = {os.path.basename(p)[5:-2] for p in glob.glob(
+        os.path.join(ROOT, "tests", "unit", "test_*.c"))}
+    for path in glob.glob(os.path.join(ROOT, "lib", "*.c")):
+        name = os.path.basename(path)[:-2]
+        # the dial is a part of the link, and tested with it
+        words = {"pgdial": "pgconn"}.get(name, name).split("_")
+        assert any("_".join(words[:n + 1]) in tested
+                   for n in range(len(words))), path
+
+
 # What is installed
 
 @pytest.fixture(scope="module")
