@@ -22,18 +22,22 @@ $$;
 -- through the 122 bits that version and variant leave free.
 create or replace function queen.wire_lease_v1(p_part bigint, p_group bigint, p_no bigint)
 returns uuid language sql immutable parallel safe as $$
-	select (lpad(to_hex((substring(b.v, 1, 48) || B'1000' || substring(b.v, 49, 12))::bit(64)::bigint), 16, '0')
-		|| lpad(to_hex((B'10' || substring(b.v, 61, 62))::bit(64)::bigint), 16, '0'))::uuid
+	select (lpad(to_hex((substring(b.v, 1, 48) || B'1000'
+		|| substring(b.v, 49, 12))::bit(64)::bigint), 16, '0')
+		|| lpad(to_hex((B'10' || substring(b.v, 61, 62))::bit(64)::bigint), 16,
+			'0'))::uuid
 	from (select p_part::bit(46) || p_group::bit(34) || p_no::bit(42) as v) b
 $$;
 
 -- ISO 8601 in UTC whatever the session's zone; null and infinities are null.
 create or replace function queen.iso_ms_v1(p_at timestamptz)
 returns text language sql stable parallel safe as $$
-	select case when isfinite(p_at) then to_char(p_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') end
+	select case when isfinite(p_at) then to_char(p_at at time zone 'UTC',
+		'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') end
 $$;
 
 create or replace function queen.iso_us_v1(p_at timestamptz)
 returns text language sql stable parallel safe as $$
-	select case when isfinite(p_at) then to_char(p_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') end
+	select case when isfinite(p_at) then to_char(p_at at time zone 'UTC',
+		'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') end
 $$;

@@ -38,6 +38,15 @@ admin_arg_name(struct pgargs *a, struct span name)
 		pgargs_null(a);
 }
 
+void
+admin_arg_time(struct pgargs *a, int64_t at_us)
+{
+	if (at_us == INT64_MIN)
+		pgargs_null(a);
+	else
+		pgargs_time(a, at_us);
+}
+
 static void
 on_done(void *arg, const PGresult *res, const struct err *err)
 {

@@ -28,6 +28,8 @@ typedef void (*admin_fn)(struct hsrv_req *r, const PGresult *res);
 void admin_args(struct hsrv_req *r, struct pgargs *a);
 /* A name, or null when it is empty. */
 void admin_arg_name(struct pgargs *a, struct span name);
+/* A time, or null for INT64_MIN. */
+void admin_arg_time(struct pgargs *a, int64_t at_us);
 /*
  * One call on the lane for the rest.  A failure is answered here: 500
  * `pool` or `<op> failed: <text>`.  op is a literal.

@@ -126,15 +126,6 @@ on_list(struct hsrv_req *r, const PGresult *res)
 	hsrv_reply(r, 200);
 }
 
-static void
-arg_time(struct pgargs *a, int64_t at_us)
-{
-	if (at_us == INT64_MIN)
-		pgargs_null(a);
-	else
-		pgargs_time(a, at_us);
-}
-
 void
 dead_list(struct hsrv_req *r)
 {
@@ -155,8 +146,8 @@ dead_list(struct hsrv_req *r)
 	admin_arg_name(&a, queue);
 	admin_arg_name(&a, group);
 	admin_arg_name(&a, partition);
-	arg_time(&a, from_us);
-	arg_time(&a, to_us);
+	admin_arg_time(&a, from_us);
+	admin_arg_time(&a, to_us);
 	pgargs_i32(&a, p->limit);
 	pgargs_i32(&a, p->offset);
 	admin_call(r, &STMT_LIST, &a, "dlq", on_list);

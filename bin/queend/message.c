@@ -8,7 +8,6 @@
 
 #include "admin.h"
 #include "arena.h"
-#include "clk.h"
 #include "ctx.h"
 #include "hash.h"
 #include "hsrv.h"
@@ -230,8 +229,7 @@ void
 message_list(struct hsrv_req *r)
 {
 	struct span queue, partition, ns, task, status;
-	int64_t now_us = clk_wall_us();
-	int64_t from_us = now_us - 60 * minute_us, to_us = now_us;
+	int64_t from_us = INT64_MIN, to_us = INT64_MIN;
 	int32_t limit, offset;
 	struct pgargs a;
 
@@ -255,16 +253,18 @@ message_list(struct hsrv_req *r)
 	if (span_is(status, "failed")) /* what command lines call it */
 		status = SPAN_LIT("dead_letter");
 	/* whole minutes: what `to` names is still in */
-	to_us -= (to_us % minute_us + minute_us) % minute_us;
-	to_us += minute_us;
+	if (to_us != INT64_MIN) {
+		to_us -= (to_us % minute_us + minute_us) % minute_us;
+		to_us += minute_us;
+	}
 	admin_args(r, &a);
 	admin_arg_name(&a, queue);
 	admin_arg_name(&a, partition);
 	admin_arg_name(&a, ns);
 	admin_arg_name(&a, task);
 	admin_arg_name(&a, status);
-	pgargs_time(&a, from_us);
-	pgargs_time(&a, to_us);
+	admin_arg_time(&a, from_us);
+	admin_arg_time(&a, to_us);
 	pgargs_i32(&a, limit);
 	pgargs_i32(&a, offset);
 	admin_call(r, &STMT_LIST, &a, "messages", on_list);

@@ -2,11 +2,12 @@
 """490 to 540: what the management routes read and write, without HTTP."""
 import datetime
 import json
+import threading
 import uuid
 
 import pytest
 
-from queenlib import OTHER_TENANT, TENANT
+from queenlib import OTHER_TENANT, TENANT, wait_until
 from sqlkit import Kit, at, mid
 
 TAG = 0x5eed00c0ffee
@@ -126,6 +127,40 @@ def test_configure_moves_changed_at_so_that_scans_see_it(kit):
     before = kit.value("select changed_at from queen.queues")
     configure(kit, ttl=1)
     assert kit.value("select changed_at from queen.queues") > before
+
+
+def test_edits_of_one_queue_come_one_after_the_other(kit, db):
+    configure(kit)
+    other = Kit(db.connect())
+    kit.conn.autocommit = False
+    configure(kit, ttl=1)
+    done = []
+    thread = threading.Thread(
+        target=lambda: done.append(configure(other, priority=2)))
+    thread.start()
+    wait_until(lambda: db.value("select count(*) from pg_locks"
+                                " where not granted"))
+    kit.conn.commit()
+    thread.join(30)
+    options = done[0][1]["options"]
+    assert (options["ttl"], options["priority"]) == (1, 2)
+
+
+def test_two_creates_of_one_name_make_one_queue(kit, db):
+    other = Kit(db.connect())
+    kit.conn.autocommit = False
+    first = configure(kit, ttl=1)[1]
+    done = []
+    thread = threading.Thread(
+        target=lambda: done.append(configure(other, priority=2)))
+    thread.start()
+    wait_until(lambda: db.value("select count(*) from pg_locks"
+                                " where not granted"))
+    kit.conn.commit()
+    thread.join(30)
+    body = done[0][1]
+    assert body["queueId"] == first["queueId"]
+    assert (body["options"]["ttl"], body["options"]["priority"]) == (1, 2)
 
 
 # Delete
@@ -481,6 +516,16 @@ def test_messages_window_and_filters(kit):
     assert listed(kit, queue="nope")[1] == []
     assert listed(kit, tenant=OTHER_TENANT)[1] == []
     assert listed(kit, start=at(50))[1] == []
+
+
+def test_messages_of_the_last_hour_by_default(kit):
+    a = kit.part(kit.queue("q"), "a")
+    for when in (0, 30, 90, 119, 120):
+        kit.push(a, 1, now=at(when))
+    found = listed(kit, start=None, end=None, now=at(3660))[1]
+    assert [r[1] for r in found] == [4, 3, 2]
+    found = listed(kit, start=None, end=None, now=at(119))[1]
+    assert [r[1] for r in found] == [3, 2, 1, 0]
 
 
 def test_message_status_follows_the_groupless_cursor(kit):
