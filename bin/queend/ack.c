@@ -109,8 +109,8 @@ send_jobs(struct request *q)
 		struct ack_job *j = q->jobs[i];
 
 		if (j->part)
-			j->group = catalog_group(q->x->catalog,
-				j->part->queue, q->group);
+			j->group = catalog_group(
+				q->x->catalog, j->part->queue, q->group);
 		if (!j->part || !j->group) {
 			if (!j->first->error)
 				ack_job_fail(j, ack_job_no_consumer);
@@ -128,8 +128,8 @@ send_jobs(struct request *q)
 static void
 fail_open_jobs(struct request *q, const struct err *e, bool groups)
 {
-	const char *text = strcmp(e->text, "pool") == 0 ? ack_job_pool
-							: ack_job_failed;
+	const char *text =
+		strcmp(e->text, "pool") == 0 ? ack_job_pool : ack_job_failed;
 
 	for (size_t i = 0; i < q->jobs_n; i++) {
 		struct ack_job *j = q->jobs[i];
@@ -169,8 +169,8 @@ find_groups(struct request *q)
 		q->names[n++] = q->group;
 	}
 	if (n)
-		catalog_load_groups(q->x->catalog, q->queues, q->names, n,
-			on_groups, q);
+		catalog_load_groups(
+			q->x->catalog, q->queues, q->names, n, on_groups, q);
 	else
 		send_jobs(q);
 }
@@ -214,7 +214,7 @@ is_job(const void *item, const void *key)
 	const struct ack_job *a = item, *b = key;
 
 	return a->part_id == b->part_id && a->leased == b->leased &&
-		memcmp(&a->lease, &b->lease, sizeof(a->lease)) == 0;
+	       memcmp(&a->lease, &b->lease, sizeof(a->lease)) == 0;
 }
 
 /* Reads the ids of an item; false when it is answered already. */
@@ -224,12 +224,13 @@ parse_item(struct request *q, const struct body_ack *b, struct ack_item *it,
 {
 	struct qid id;
 
-	*it = (struct ack_item){ .status = b->status, .text = b->error,
-		.conflated = -1 };
+	*it = (struct ack_item){
+		.status = b->status, .text = b->error, .conflated = -1
+	};
 	hash_id(q->x->hash_key, b->txn, &it->hash);
 	if (!qid_parse(b->partition_id, &id) ||
-		!qid_is_entity(&id, QID_PARTITION, q->x->cell_tag,
-			&want->part_id)) {
+		!qid_is_entity(
+			&id, QID_PARTITION, q->x->cell_tag, &want->part_id)) {
 		it->error = "invalid partitionId";
 		return false;
 	}
@@ -256,7 +257,7 @@ make_jobs(struct request *q)
 		if (!parse_item(q, &q->body[i], &q->items[i], &want))
 			continue;
 		uint64_t h = map_hash_i64(want.part_id) ^
-			map_hash_i64(want.lease.number);
+			     map_hash_i64(want.lease.number);
 
 		if (!last || !is_job(last, &want))
 			last = map_get(&jobs, h, is_job, &want);
@@ -287,8 +288,8 @@ start(struct request *q)
 	q->jobs = arena_alloc(a, (q->n + 1) * sizeof(struct ack_job *));
 	make_jobs(q);
 	q->ids = arena_alloc(a, (q->jobs_n + 1) * sizeof(*q->ids));
-	q->queues = arena_alloc(a,
-		(q->jobs_n + 1) * sizeof(struct cat_queue *));
+	q->queues =
+		arena_alloc(a, (q->jobs_n + 1) * sizeof(struct cat_queue *));
 	q->names = arena_alloc(a, (q->jobs_n + 1) * sizeof(*q->names));
 	size_t missing = find_parts(q);
 
@@ -318,8 +319,8 @@ ack_one(struct hsrv_req *r)
 
 	q->body = arena_alloc(hsrv_arena(r), sizeof(*q->body));
 	q->n = 1;
-	if (body_parse_ack(hsrv_body(r), hsrv_arena(r), &q->group, q->body,
-		    &e) != 0)
+	if (body_parse_ack(
+		    hsrv_body(r), hsrv_arena(r), &q->group, q->body, &e) != 0)
 		hsrv_reply_error(r, 400, "%s", e.text);
 	else
 		start(q);

@@ -30,8 +30,9 @@ enum { ITEM_SUCCESS, ITEM_NOOP, ITEM_COMMITTED, ITEM_UNRESOLVABLE, ITEM_STALE };
 void
 ack_job_init(struct ack_job *j, struct arena *a)
 {
-	*j = (struct ack_job){ .arena = a, .plain = true, .dead = -1,
-		.conflated = -1 };
+	*j = (struct ack_job){
+		.arena = a, .plain = true, .dead = -1, .conflated = -1
+	};
 	j->last = &j->first;
 }
 
@@ -68,8 +69,9 @@ put_lease(struct pgargs *a, struct ack_job *const *jobs, size_t n, int which)
 		if (!jobs[i]->leased)
 			pgargs_item_null(a);
 		else
-			pgargs_item_i64(a, which == 0 ? l->partition_id :
-					which == 1 ? l->group_id : l->number);
+			pgargs_item_i64(a, which == 0   ? l->partition_id
+					   : which == 1 ? l->group_id
+							: l->number);
 	}
 	pgargs_close(a);
 }
@@ -118,8 +120,8 @@ put_errors(struct pgargs *a, struct ack_job *const *jobs, size_t n,
 			if (part == ERROR_TEXT)
 				pgargs_item_text(a, it->text);
 			else
-				pgargs_item_i32(a, part == ERROR_ACK ?
-						(int32_t)i + 1 : k);
+				pgargs_item_i32(a,
+					part == ERROR_ACK ? (int32_t)i + 1 : k);
 		}
 	}
 	pgargs_close(a);
@@ -144,8 +146,7 @@ put_frames(struct pgargs *a, struct ack_job *const *jobs, size_t n)
 			if (jobs[i]->frames[k].null)
 				pgargs_item_null(a);
 			else
-				pgargs_item_bytea(a,
-					jobs[i]->frames[k].frame);
+				pgargs_item_bytea(a, jobs[i]->frames[k].frame);
 		}
 	pgargs_close(a);
 	/* when the message was stored: SQL knows */
@@ -232,8 +233,8 @@ mark_dead(struct ack_job *j)
 		if (j->frames[i].off == j->dead && !j->frames[i].null)
 			f = &j->frames[i];
 	for (struct ack_item *it = j->first; it; it = it->next) {
-		if (!it->success || (it->status != BODY_FAILED &&
-					    it->status != BODY_DLQ))
+		if (!it->success ||
+			(it->status != BODY_FAILED && it->status != BODY_DLQ))
 			continue;
 		if (f && memcmp(&f->txn, &it->hash, sizeof(f->txn)) != 0)
 			continue;
@@ -260,13 +261,14 @@ ack_job_read(struct ack_job *j, enum ack_verdict v, const PGresult *res,
 		ack_job_fail(j, ack_job_bad_lease);
 		return;
 	}
-	j->conflated = pgbin_null(res, row, c->conflated) ? -1 :
-		pgbin_i64(res, row, c->conflated);
+	j->conflated = pgbin_null(res, row, c->conflated)
+			       ? -1
+			       : pgbin_i64(res, row, c->conflated);
 	for (struct ack_item *it = j->first; it; it = it->next, i++)
 		read_item(it, i < bytes.n ? (uint8_t)bytes.p[i] : ITEM_SUCCESS,
 			v == ACK_RELEASED, j->conflated);
-	j->dead = pgbin_null(res, row, c->dead) ? -1 :
-		pgbin_i64(res, row, c->dead);
+	j->dead = pgbin_null(res, row, c->dead) ? -1
+						: pgbin_i64(res, row, c->dead);
 	if (j->dead >= 0)
 		mark_dead(j);
 }
@@ -282,7 +284,7 @@ cut(struct ctx *x, struct ack_job *j, struct span blob, int64_t skip,
 	struct span rest = buf_span(&frames);
 
 	good = good && seg_skip(&rest, skip, &e) == 0 &&
-		frame_next(&rest, &fr, &e) == 1;
+	       frame_next(&rest, &fr, &e) == 1;
 	if (good) {
 		out->frame = arena_dup(j->arena, fr.whole);
 		hash_id(x->hash_key, fr.txn, &out->txn);

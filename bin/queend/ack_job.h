@@ -26,18 +26,22 @@ struct ctx;
 enum { ACK_JOB_ROUNDS = 3 };
 
 struct ack_item {
-	struct ack_item *next;		/* of the job */
+	struct ack_item *next; /* of the job */
 	struct hash_id hash;
 	enum body_status status;
-	struct span text;		/* `error` of the client; may be empty */
+	struct span text; /* `error` of the client; may be empty */
 	/* the answer */
 	bool success, noop, dlq, released;
-	const char *error;		/* NULL, or a text that stays */
-	int64_t conflated;		/* -1 = not there */
+	const char *error; /* NULL, or a text that stays */
+	int64_t conflated; /* -1 = not there */
 };
 
 enum ack_verdict {
-	ACK_RELEASED, ACK_KEPT, ACK_NO_CONSUMER, ACK_STALE, ACK_NEEDS_FRAME,
+	ACK_RELEASED,
+	ACK_KEPT,
+	ACK_NO_CONSUMER,
+	ACK_STALE,
+	ACK_NEEDS_FRAME,
 	ACK_GONE
 };
 
@@ -51,7 +55,7 @@ struct ack_frame {
 
 struct ack_job {
 	struct ack_job *next;
-	struct arena *arena;		/* of the request */
+	struct arena *arena; /* of the request */
 	struct cat_part *part;
 	struct cat_group *group;
 	int64_t part_id, group_id;
@@ -59,17 +63,17 @@ struct ack_job {
 	struct qid_lease lease;
 	struct ack_item *first, **last;
 	size_t n;
-	bool plain;			/* all completed */
+	bool plain; /* all completed */
 	struct ack_frame frames[ACK_JOB_ROUNDS];
 	int frames_n;
 	/* the answer */
-	int64_t dead;			/* offset filed, or -1 */
+	int64_t dead; /* offset filed, or -1 */
 	int64_t conflated;
 	uint8_t faults;
-	bool renewed;			/* its group was looked up again */
+	bool renewed; /* its group was looked up again */
 	void (*done)(struct ack_job *j);
 	void *owner;
-	struct acks *acks;		/* the coalescer it is in */
+	struct acks *acks; /* the coalescer it is in */
 };
 
 extern const char *const ack_job_no_consumer;
@@ -98,7 +102,7 @@ void ack_job_read(struct ack_job *j, enum ack_verdict v, const PGresult *res,
  * Cuts the frame asked for; false after the last round.  A segment that
  * cannot be opened gives a null frame: a lane that stands still is worse.
  */
-bool ack_job_cut(struct ctx *x, struct ack_job *j, const PGresult *res,
-	int row, const struct ack_cols *c);
+bool ack_job_cut(struct ctx *x, struct ack_job *j, const PGresult *res, int row,
+	const struct ack_cols *c);
 
 #endif

@@ -27,8 +27,14 @@ static const struct pgstmt STMT_ACK = { "ack",
 	"items from queen.ack_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, "
 	"$11, $12, $13, $14, $15, $16)" };
 enum { COL_ORD, COL_VERDICT };
-static const struct ack_cols COLS = { .dead = 2, .dropped = 3, .conflated = 4,
-	.more = 5, .off = 6, .base = 7, .blob = 8, .items = 9 };
+static const struct ack_cols COLS = { .dead = 2,
+	.dropped = 3,
+	.conflated = 4,
+	.more = 5,
+	.off = 6,
+	.base = 7,
+	.blob = 8,
+	.items = 9 };
 
 /* A (group, partition) with acks to do. */
 struct key {
@@ -190,8 +196,9 @@ on_group(void *arg, const struct err *e)
 {
 	struct ack_job *j = arg;
 	struct acks *k = j->acks;
-	struct cat_group *g = e ? NULL :
-		catalog_group(k->x->catalog, j->part->queue, j->group->name);
+	struct cat_group *g = e ? NULL
+				: catalog_group(k->x->catalog, j->part->queue,
+					  j->group->name);
 
 	if (!g) {
 		ack_job_fail(j, e ? ack_job_failed : ack_job_no_consumer);
@@ -239,8 +246,8 @@ on_row(struct acks *k, struct ack_job *j, const PGresult *res, int row)
 		break;
 	case ACK_RELEASED:
 		if (pgbin_bool(res, row, COLS.more))
-			announce_released(k->x, j->part->queue->id,
-				j->group_id, j->part_id);
+			announce_released(k->x, j->part->queue->id, j->group_id,
+				j->part_id);
 		else
 			announce_done(k->x, j->part->queue->id, j->group_id,
 				j->part_id, j->leased ? j->lease.number : 0);
@@ -260,8 +267,8 @@ static void
 on_failure(struct call *c, const struct err *e)
 {
 	struct acks *k = c->acks;
-	bool passing = e->kind == ERR_DB_RETRY &&
-		memcmp(e->sqlstate, "40", 2) == 0;
+	bool passing =
+		e->kind == ERR_DB_RETRY && memcmp(e->sqlstate, "40", 2) == 0;
 	bool no_pool = e->kind == ERR_DB_RETRY && strcmp(e->text, "pool") == 0;
 
 	count_db_error(k->x);

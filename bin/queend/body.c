@@ -18,9 +18,8 @@ struct where {
 	size_t i, k;
 };
 
-static int __attribute__((format(printf, 4, 5)))
-bad(struct err *e, const struct where *w, const char *field, const char *fmt,
-	...)
+static int __attribute__((format(printf, 4, 5))) bad(struct err *e,
+	const struct where *w, const char *field, const char *fmt, ...)
 {
 	char text[96], place[96];
 	va_list ap;
@@ -92,8 +91,8 @@ check_name(const struct where *w, const char *field, const struct span *out,
 	struct err *e)
 {
 	if (out->n > BODY_NAME_MAX)
-		return bad(e, w, field, "is longer than %d bytes",
-			BODY_NAME_MAX);
+		return bad(
+			e, w, field, "is longer than %d bytes", BODY_NAME_MAX);
 	for (size_t i = 0; i < out->n; i++) {
 		unsigned char c = (unsigned char)out->p[i];
 
@@ -171,8 +170,8 @@ push_field(struct jspan *j, struct arena *a, const struct where *w,
 		return read_name(j, a, w, "partition", &it->partition,
 			&seen->partition, e);
 	if (span_is(key, "transactionId"))
-		return read_name(j, a, w, "transactionId", &it->txn,
-			&seen->txn, e);
+		return read_name(
+			j, a, w, "transactionId", &it->txn, &seen->txn, e);
 	if (!jspan_take(j, &v))
 		return bad_json(e, j);
 	if (span_is(key, "payload")) {
@@ -185,8 +184,8 @@ push_field(struct jspan *j, struct arena *a, const struct where *w,
 		struct span text;
 
 		it->has_trace = v.type == JSPAN_STRING &&
-			jspan_text(&v, a, &text) &&
-			qid_parse(text, &it->trace);
+				jspan_text(&v, a, &text) &&
+				qid_parse(text, &it->trace);
 	}
 	return 0;
 }
@@ -209,8 +208,8 @@ push_end(const struct where *w, bool in_txn, struct body_push *it,
 }
 
 static int
-push_item(struct jspan *j, struct arena *a, const struct where *w,
-	bool in_txn, struct body_push *it, struct err *e)
+push_item(struct jspan *j, struct arena *a, const struct where *w, bool in_txn,
+	struct body_push *it, struct err *e)
 {
 	struct seen seen = { .queue = false };
 	struct span key;
@@ -310,8 +309,8 @@ ack_field(struct jspan *j, struct arena *a, const struct where *w,
 	if (span_is(key, "transactionId"))
 		return read_text(j, a, w, "transactionId", &k->txn, &given, e);
 	if (span_is(key, "partitionId"))
-		return read_text(j, a, w, "partitionId", &k->partition_id,
-			&given, e);
+		return read_text(
+			j, a, w, "partitionId", &k->partition_id, &given, e);
 	if (span_is(key, "leaseId"))
 		return read_text(j, a, w, "leaseId", &k->lease_id, &given, e);
 	if (span_is(key, "error"))
@@ -349,9 +348,9 @@ body_parse_ack(struct span body, struct arena *a, struct span *group,
 	if (enter(&j, true, NULL, "", e) != 0)
 		return -1;
 	while (jspan_next_key(&j, a, &key)) {
-		int rc = span_is(key, "consumerGroup") ?
-			read_group(&j, a, NULL, group, e) :
-			ack_field(&j, a, NULL, key, ack, e);
+		int rc = span_is(key, "consumerGroup")
+				 ? read_group(&j, a, NULL, group, e)
+				 : ack_field(&j, a, NULL, key, ack, e);
 
 		if (rc != 0)
 			return -1;
@@ -462,8 +461,8 @@ op_type(struct span raw, struct arena *a, const struct where *w,
 }
 
 static int
-op_push(struct jspan *j, struct arena *a, const struct where *w,
-	bool has_items, struct body_op *op, struct err *e)
+op_push(struct jspan *j, struct arena *a, const struct where *w, bool has_items,
+	struct body_op *op, struct err *e)
 {
 	struct where in = { .outer = w->outer, .i = w->i, .inner = "items" };
 	struct span key;
@@ -499,9 +498,9 @@ op_ack(struct jspan *j, struct arena *a, const struct where *w,
 	if (enter(j, true, w, "", e) != 0)
 		return -1;
 	while (jspan_next_key(j, a, &key)) {
-		int rc = span_is(key, "consumerGroup") ?
-			read_group(j, a, w, &op->ack.group, e) :
-			ack_field(j, a, w, key, &op->ack, e);
+		int rc = span_is(key, "consumerGroup")
+				 ? read_group(j, a, w, &op->ack.group, e)
+				 : ack_field(j, a, w, key, &op->ack, e);
 
 		if (rc != 0)
 			return -1;
@@ -546,8 +545,8 @@ txn_ops(struct jspan *j, struct arena *a, struct body_txn *out, struct err *e)
 	while (jspan_next_item(j)) {
 		if (!jspan_take(j, &v))
 			return bad_json(e, j);
-		out->ops = grown(a, out->ops, out->ops_n, &cap,
-			sizeof(*out->ops));
+		out->ops =
+			grown(a, out->ops, out->ops_n, &cap, sizeof(*out->ops));
 		w.i = out->ops_n;
 		if (txn_op(v.raw, a, &w, &out->ops[out->ops_n], e) != 0)
 			return -1;
@@ -557,8 +556,8 @@ txn_ops(struct jspan *j, struct arena *a, struct body_txn *out, struct err *e)
 }
 
 static int
-txn_leases(struct jspan *j, struct arena *a, struct body_txn *out,
-	struct err *e)
+txn_leases(
+	struct jspan *j, struct arena *a, struct body_txn *out, struct err *e)
 {
 	struct where w = { .outer = "requiredLeases" };
 	size_t cap = 0;
@@ -571,8 +570,8 @@ txn_leases(struct jspan *j, struct arena *a, struct body_txn *out,
 		out->leases = grown(a, out->leases, out->leases_n, &cap,
 			sizeof(*out->leases));
 		w.i = out->leases_n;
-		if (read_text(j, a, &w, "", &out->leases[out->leases_n],
-			    &given, e) != 0)
+		if (read_text(j, a, &w, "", &out->leases[out->leases_n], &given,
+			    e) != 0)
 			return -1;
 		if (!given)
 			return bad(e, &w, "", "must be a string");
@@ -617,8 +616,8 @@ txn_member(struct jspan *j, struct arena *a, struct span key,
 }
 
 int
-body_parse_txn(struct span body, struct arena *a, struct body_txn *out,
-	struct err *e)
+body_parse_txn(
+	struct span body, struct arena *a, struct body_txn *out, struct err *e)
 {
 	struct jspan j;
 	struct span key;

@@ -21,47 +21,44 @@ struct arena;
 enum { BODY_NAME_MAX = 1024 };
 
 /* One byte of ack_v1: what became of a message. */
-enum body_status {
-	BODY_COMPLETED, BODY_FAILED, BODY_RETRY, BODY_DLQ
-};
+enum body_status { BODY_COMPLETED, BODY_FAILED, BODY_RETRY, BODY_DLQ };
 
 struct body_push {
 	struct span queue, partition;
-	struct span txn;		/* empty = to be minted */
-	struct span payload;		/* JSON as sent */
+	struct span txn; /* empty = to be minted */
+	struct span payload; /* JSON as sent */
 	struct qid trace;
 	bool has_trace;
 };
 
 struct body_ack {
 	struct span txn, partition_id, lease_id, error;
-	struct span group;		/* transaction only; empty = default */
+	struct span group; /* transaction only; empty = default */
 	enum body_status status;
 };
 
-int body_parse_push(struct span body, struct arena *a,
-	struct body_push **items, size_t *n, struct err *e)
-	__attribute__((warn_unused_result));
+int body_parse_push(struct span body, struct arena *a, struct body_push **items,
+	size_t *n, struct err *e) __attribute__((warn_unused_result));
 
 /* Group empty = not given. */
 int body_parse_ack(struct span body, struct arena *a, struct span *group,
 	struct body_ack *ack, struct err *e)
 	__attribute__((warn_unused_result));
-int body_parse_ack_batch(struct span body, struct arena *a,
-	struct span *group, struct body_ack **acks, size_t *n,
-	struct err *e) __attribute__((warn_unused_result));
+int body_parse_ack_batch(struct span body, struct arena *a, struct span *group,
+	struct body_ack **acks, size_t *n, struct err *e)
+	__attribute__((warn_unused_result));
 
 struct body_op {
 	bool is_push;
 	struct body_ack ack;
-	struct body_push *items;	/* push: one or more */
+	struct body_push *items; /* push: one or more */
 	size_t n;
 };
 
 struct body_txn {
 	struct body_op *ops;
 	size_t ops_n;
-	struct span *leases;		/* requiredLeases */
+	struct span *leases; /* requiredLeases */
 	size_t leases_n;
 };
 

@@ -12,17 +12,17 @@
 #include "map.h"
 
 enum {
-	EXACT_MAX = 64,			/* hashes of 8 bytes, as they are */
+	EXACT_MAX = 64, /* hashes of 8 bytes, as they are */
 	SMALL_IDS = 512,
-	BUSY_IDS = DEDUP_BLOCK_IDS / 4,	/* the next block starts full-sized */
-	SMALL_BITS = SMALL_IDS * 32,	/* it stands without a front */
+	BUSY_IDS = DEDUP_BLOCK_IDS / 4, /* the next block starts full-sized */
+	SMALL_BITS = SMALL_IDS * 32, /* it stands without a front */
 	FULL_BITS = DEDUP_BLOCK_IDS * 16,
 	BLOCK_PROBES = 8,
-	FRONT_FIRST = 2,		/* blocks of the first front; doubled */
-	FRONT_BLOCKS = 16,		/* up to this */
-	FRONT_LINES = FULL_BITS / 512,	/* per block */
+	FRONT_FIRST = 2, /* blocks of the first front; doubled */
+	FRONT_BLOCKS = 16, /* up to this */
+	FRONT_LINES = FULL_BITS / 512, /* per block */
 	FRONT_PROBES = 6,
-	BUCKETS = 8,			/* closed by time: parts of a window */
+	BUCKETS = 8, /* closed by time: parts of a window */
 };
 
 /* A block is not dropped before it has left the window by this much. */
@@ -31,10 +31,10 @@ enum {
 enum block_kind { BLOCK_EXACT, BLOCK_SMALL, BLOCK_FULL };
 
 struct block {
-	int64_t lo;			/* offset of the first id */
+	int64_t lo; /* offset of the first id */
 	int64_t first_at_us, last_at_us;
-	uint64_t *mem;			/* exact hashes, or bloom bits */
-	uint32_t n, cap;		/* cap: exact hashes allocated */
+	uint64_t *mem; /* exact hashes, or bloom bits */
+	uint32_t n, cap; /* cap: exact hashes allocated */
 	uint8_t kind;
 	bool fronted;
 };
@@ -50,17 +50,17 @@ struct dedup_filter {
 	int64_t part;
 	int64_t verified, covered_us, window_us;
 	bool ready;
-	uint64_t first_no;		/* number of blocks[0] */
+	uint64_t first_no; /* number of blocks[0] */
 	struct block *blocks;
 	struct front *fronts;
 	uint32_t blocks_n, blocks_cap, fronts_n;
-	struct dedup_filter *newer, *older;	/* by use */
+	struct dedup_filter *newer, *older; /* by use */
 };
 
 struct dedup {
 	struct map by_part;
 	struct dedup_filter *newest, *oldest;
-	struct dedup_filter *sweep;		/* next to look at; NULL = oldest */
+	struct dedup_filter *sweep; /* next to look at; NULL = oldest */
 	size_t bytes, max_bytes;
 	uint64_t evicted;
 };
@@ -173,8 +173,8 @@ dedup_free(struct dedup *d)
 void
 dedup_drop(struct dedup *d, int64_t part)
 {
-	struct dedup_filter *f = map_take(&d->by_part, map_hash_i64(part),
-		is_part, &part);
+	struct dedup_filter *f =
+		map_take(&d->by_part, map_hash_i64(part), is_part, &part);
 
 	if (!f)
 		return;
@@ -186,8 +186,8 @@ dedup_drop(struct dedup *d, int64_t part)
 struct dedup_filter *
 dedup_find(struct dedup *d, int64_t part)
 {
-	struct dedup_filter *f = map_get(&d->by_part, map_hash_i64(part),
-		is_part, &part);
+	struct dedup_filter *f =
+		map_get(&d->by_part, map_hash_i64(part), is_part, &part);
 
 	if (!f)
 		return NULL;
@@ -330,9 +330,9 @@ begin_block(struct dedup *d, struct dedup_filter *f, enum block_kind kind,
 	if (f->blocks_n == f->blocks_cap) {
 		uint32_t cap = f->blocks_cap ? f->blocks_cap * 2 : 1;
 
-		f->blocks = take(d, f->blocks,
-			f->blocks_cap * sizeof(*f->blocks),
-			cap * sizeof(*f->blocks));
+		f->blocks =
+			take(d, f->blocks, f->blocks_cap * sizeof(*f->blocks),
+				cap * sizeof(*f->blocks));
 		f->blocks_cap = cap;
 	}
 	struct block *b = &f->blocks[f->blocks_n++];
@@ -386,8 +386,10 @@ open_block(struct dedup *d, struct dedup_filter *f, int64_t at_us,
 	struct block *b = f->blocks_n ? &f->blocks[f->blocks_n - 1] : NULL;
 
 	if (!b || at_us - b->first_at_us > window_us / BUCKETS)
-		return begin_block(d, f, b && b->kind == BLOCK_FULL &&
-				b->n >= BUSY_IDS ? BLOCK_FULL : BLOCK_EXACT,
+		return begin_block(d, f,
+			b && b->kind == BLOCK_FULL && b->n >= BUSY_IDS
+				? BLOCK_FULL
+				: BLOCK_EXACT,
 			at_us);
 	if ((b->kind == BLOCK_FULL && b->n == DEDUP_BLOCK_IDS) ||
 		(b->kind == BLOCK_SMALL && b->n == SMALL_IDS))
@@ -506,8 +508,9 @@ ask_block(const struct block *b, uint64_t h, struct dedup_range *out, int n,
 	int max)
 {
 	if (b->kind != BLOCK_EXACT)
-		return bloom_has(b, h) ?
-			suspect(out, n, max, b->lo, b->lo + b->n - 1) : n;
+		return bloom_has(b, h)
+			       ? suspect(out, n, max, b->lo, b->lo + b->n - 1)
+			       : n;
 	for (uint32_t i = 0; i < b->n; i++)
 		if (b->mem[i] == h)
 			n = suspect(out, n, max, b->lo + i, b->lo + i);

@@ -25,7 +25,7 @@ struct dedup;
 struct dedup_filter;
 
 struct dedup_range {
-	int64_t lo, hi;		/* offsets, both included */
+	int64_t lo, hi; /* offsets, both included */
 };
 
 enum { DEDUP_BLOCK_IDS = 4096 };

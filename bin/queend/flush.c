@@ -19,7 +19,7 @@
 #include "settings.h"
 
 enum {
-	INDEX_FROM = 8,			/* below: compare one by one */
+	INDEX_FROM = 8, /* below: compare one by one */
 	SWEEP_MS = 1000,
 	SWEEP_STEPS = 2000,
 };
@@ -135,8 +135,8 @@ is_part(const void *item, const void *key)
 struct flush_part *
 flush_part_get(struct flush *f, struct cat_part *part)
 {
-	struct flush_part *p = map_get(&f->parts, map_hash_i64(part->id),
-		is_part, &part->id);
+	struct flush_part *p =
+		map_get(&f->parts, map_hash_i64(part->id), is_part, &part->id);
 
 	if (p)
 		return p;
@@ -193,8 +193,8 @@ complete_one(struct flush_item *it, enum flush_status status)
 void
 flush_complete(struct flush_item *it, enum flush_status status)
 {
-	enum flush_status rest = status == FLUSH_FAILED ? FLUSH_FAILED
-							: FLUSH_DUPLICATE;
+	enum flush_status rest =
+		status == FLUSH_FAILED ? FLUSH_FAILED : FLUSH_DUPLICATE;
 	struct qid id = it->id;
 	struct flush_item *next = it->follower;
 
@@ -278,14 +278,17 @@ seg_newest(struct flush_part *p)
 	if (!p->first)
 		return NULL;
 	return (struct flush_seg *)((char *)p->last -
-		offsetof(struct flush_seg, next));
+				    offsetof(struct flush_seg, next));
 }
 
 static void
 seg_append(struct flush *f, struct flush_seg *s, struct flush_item *it)
 {
-	struct frame fr = { .flags = it->sub.n ? FRAME_SUB : 0, .id = it->id,
-		.txn = it->txn, .sub = it->sub, .payload = it->payload };
+	struct frame fr = { .flags = it->sub.n ? FRAME_SUB : 0,
+		.id = it->id,
+		.txn = it->txn,
+		.sub = it->sub,
+		.payload = it->payload };
 	size_t before = s->frames.len;
 
 	frame_write(&s->frames, &fr);
@@ -395,8 +398,7 @@ put_blobs(struct pgargs *a, struct buf *scratch, const struct flush_call *c)
 {
 	pgargs_array(a, PGARGS_I32);
 	for (int i = 0; i < c->n; i++)
-		pgargs_item_i32(a,
-			(int32_t)c->parts[i]->flight->frames.len);
+		pgargs_item_i32(a, (int32_t)c->parts[i]->flight->frames.len);
 	pgargs_close(a);
 	pgargs_array(a, PGARGS_I16);
 	for (int i = 0; i < c->n; i++)

@@ -22,7 +22,12 @@ struct ctx;
 struct flush;
 struct flush_group;
 
-enum flush_status { FLUSH_WAITING, FLUSH_QUEUED, FLUSH_DUPLICATE, FLUSH_FAILED };
+enum flush_status {
+	FLUSH_WAITING,
+	FLUSH_QUEUED,
+	FLUSH_DUPLICATE,
+	FLUSH_FAILED
+};
 
 /* One message; the caller's memory, alive until the group is done. */
 struct flush_item {
@@ -30,18 +35,18 @@ struct flush_item {
 	struct flush_group *group;
 	struct span txn, payload, sub;
 	struct hash_id hash;
-	bool minted;			/* txn is the id we made */
-	struct qid id;			/* duplicate: becomes the original's */
+	bool minted; /* txn is the id we made */
+	struct qid id; /* duplicate: becomes the original's */
 	/* the answer */
 	enum flush_status status;
 	/* ours */
-	struct flush_item *follower;	/* same id, same segment */
-	int64_t offset;			/* duplicate: of the original */
+	struct flush_item *follower; /* same id, same segment */
+	int64_t offset; /* duplicate: of the original */
 };
 
 /* Items that are answered together, e.g. one request. */
 struct flush_group {
-	size_t pending;			/* counted up by flush_add */
+	size_t pending; /* counted up by flush_add */
 	void (*done)(struct flush_group *g);
 };
 
@@ -56,9 +61,9 @@ void flush_free(struct flush *f);
 void flush_add(struct flush *f, struct cat_part *part, struct flush_item *it);
 
 struct flush_stats {
-	size_t partitions;		/* with work waiting or in flight */
+	size_t partitions; /* with work waiting or in flight */
 	int64_t waiting_bytes;
-	int calls;			/* in flight */
+	int calls; /* in flight */
 	size_t filters, filter_bytes;
 	uint64_t evicted;
 	uint64_t suspects, gaps, behind, duplicates;

@@ -17,18 +17,29 @@
 #include "flush_int.h"
 
 enum verdict {
-	VERDICT_WRITTEN, VERDICT_DUPLICATE, VERDICT_GONE, VERDICT_BEHIND,
+	VERDICT_WRITTEN,
+	VERDICT_DUPLICATE,
+	VERDICT_GONE,
+	VERDICT_BEHIND,
 	VERDICT_ENCRYPTION
 };
 
 enum {
-	FAULTS_MAX = 2,		/* deadlock victims and the like, sent again */
+	FAULTS_MAX = 2, /* deadlock victims and the like, sent again */
 	MOVES_MAX = 1,
 	BEHIND_MAX = 16,
 };
 
-enum { COL_ORD, COL_VERDICT, COL_BASE, COL_AT, COL_GAP_BASE, COL_GAP, COL_DUP_POS,
-	COL_DUP_OFF };
+enum {
+	COL_ORD,
+	COL_VERDICT,
+	COL_BASE,
+	COL_AT,
+	COL_GAP_BASE,
+	COL_GAP,
+	COL_DUP_POS,
+	COL_DUP_OFF
+};
 
 /* The flight becomes the first of those waiting again. */
 static void

@@ -15,7 +15,7 @@
 #include "pgpool.h"
 #include "seg.h"
 
-enum { ASK_MAX = 32 };		/* segments in one call, up to 1 MiB each */
+enum { ASK_MAX = 32 }; /* segments in one call, up to 1 MiB each */
 
 static const struct pgstmt STMT_AT = { "segments_at",
 	"select ord, base, last, blob "
@@ -32,7 +32,7 @@ struct flush_dups {
 	struct flush *f;
 	struct dup *at;
 	size_t n, cap;
-	size_t asked[ASK_MAX];		/* indexes into at */
+	size_t asked[ASK_MAX]; /* indexes into at */
 	int asked_n;
 };
 
@@ -57,8 +57,8 @@ flush_dups_add(struct flush_dups *d, const struct cat_part *part,
 		if (!d->at)
 			abort();
 	}
-	d->at[d->n++] = (struct dup){ .part = part, .it = it,
-		.offset = it->offset };
+	d->at[d->n++] =
+		(struct dup){ .part = part, .it = it, .offset = it->offset };
 }
 
 static int

@@ -49,20 +49,21 @@ flush_ids_suspect(struct flush *f, int64_t part, int32_t seg, int32_t pos,
 {
 	struct dedup_range r[FLUSH_RANGES_MAX];
 	struct dedup_filter *d = dedup_find(f->dedup, part);
-	int n = d && dedup_is_ready(d) ?
-		dedup_suspects(d, id, r, FLUSH_RANGES_MAX) : 0;
+	int n = d && dedup_is_ready(d)
+			? dedup_suspects(d, id, r, FLUSH_RANGES_MAX)
+			: 0;
 
 	f->stats.suspects += (uint64_t)n;
 	for (int i = 0; i < n; i++) {
 		if (out->n == out->cap) {
 			out->cap = out->cap ? out->cap * 2 : 64;
-			out->at = realloc(out->at,
-				out->cap * sizeof(*out->at));
+			out->at = realloc(out->at, out->cap * sizeof(*out->at));
 			if (!out->at)
 				abort();
 		}
-		out->at[out->n++] = (struct flush_suspect){ .seg = seg,
-			.pos = pos, .lo = r[i].lo, .hi = r[i].hi };
+		out->at[out->n++] = (struct flush_suspect){
+			.seg = seg, .pos = pos, .lo = r[i].lo, .hi = r[i].hi
+		};
 	}
 }
 
@@ -90,8 +91,8 @@ flush_suspects_args(struct pgargs *a, const struct flush_suspects *s)
 void
 flush_news_gap(struct flush_news *news, const PGresult *res, int row, int col)
 {
-	news->has_gap = !pgbin_null(res, row, col) &&
-		!pgbin_null(res, row, col + 1);
+	news->has_gap =
+		!pgbin_null(res, row, col) && !pgbin_null(res, row, col + 1);
 	if (!news->has_gap)
 		return;
 	news->gap_base = pgbin_i64(res, row, col);
@@ -145,8 +146,8 @@ void
 flush_ids_learn(struct flush *f, const struct cat_part *part,
 	const struct flush_news *news, const uint8_t *ids, size_t n)
 {
-	struct dedup_filter *d = news->probed ?
-		dedup_open(f->dedup, part->id) : dedup_find(f->dedup, part->id);
+	struct dedup_filter *d = news->probed ? dedup_open(f->dedup, part->id)
+					      : dedup_find(f->dedup, part->id);
 	int64_t window = window_us(part);
 
 	if (news->written) {
@@ -180,10 +181,10 @@ flush_ids_learn(struct flush *f, const struct cat_part *part,
 struct paging {
 	struct flush *f;
 	const struct cat_part *part;
-	int64_t high;		/* next offset when paging began */
+	int64_t high; /* next offset when paging began */
 	int64_t after, since_us;
 	int32_t rows;
-	bool fresh;		/* starts the filter anew */
+	bool fresh; /* starts the filter anew */
 	flush_paged_fn done;
 	void *arg;
 };
@@ -224,8 +225,9 @@ take_rows(struct paging *g, struct dedup_filter *d, const PGresult *res)
 	dedup_expire(g->f->dedup, d, now_us(g->f), window);
 	int64_t rows = PAGE_BYTES / (int64_t)(bytes / (size_t)n + 1);
 
-	g->rows = rows < PAGE_ROWS_MIN ? PAGE_ROWS_MIN :
-		rows > PAGE_ROWS_MAX ? PAGE_ROWS_MAX : (int32_t)rows;
+	g->rows = rows < PAGE_ROWS_MIN   ? PAGE_ROWS_MIN
+		  : rows > PAGE_ROWS_MAX ? PAGE_ROWS_MAX
+					 : (int32_t)rows;
 }
 
 static void
@@ -238,12 +240,16 @@ on_page(void *arg, const PGresult *res, const struct err *e)
 		page_end(g, e);
 		return;
 	}
-	struct dedup_filter *d = g->fresh ?
-		dedup_open(g->f->dedup, g->part->id) :
-		dedup_find(g->f->dedup, g->part->id);
+	struct dedup_filter *d = g->fresh
+					 ? dedup_open(g->f->dedup, g->part->id)
+					 : dedup_find(g->f->dedup, g->part->id);
 
-	if (!d || (!g->fresh && !dedup_is_ready(d))) {
-		page_end(g, NULL); /* evicted meanwhile: the caller asks again */
+	/*
+	 * Evicted, or begun anew by a transaction that pages, too: what these
+	 * rows follow on is not there any more.  The caller asks again.
+	 */
+	if (!g->fresh && (!d || dedup_verified(d) < g->after)) {
+		page_end(g, NULL);
 		return;
 	}
 	take_rows(g, d, res);
@@ -302,14 +308,18 @@ flush_ids_page(struct flush *f, const struct cat_part *part, int attempt,
 	if (!g)
 		abort();
 	f->stats.behind++;
-	*g = (struct paging){ .f = f, .part = part, .rows = PAGE_ROWS_FIRST,
-		.done = done, .arg = arg };
-	g->since_us = attempt < PAGE_ALL_FROM ?
-		now - window_us(part) - PAGE_SLACK_US : INT64_MIN;
+	*g = (struct paging){ .f = f,
+		.part = part,
+		.rows = PAGE_ROWS_FIRST,
+		.done = done,
+		.arg = arg };
+	g->since_us = attempt < PAGE_ALL_FROM
+			      ? now - window_us(part) - PAGE_SLACK_US
+			      : INT64_MIN;
 	if (attempt > 0)
 		catalog_refresh(f->x->catalog);
 	g->fresh = !d || !dedup_is_ready(d) || attempt == PAGE_ALL_FROM ||
-		dedup_covered_us(d) > g->since_us + PAGE_SLACK_US / 2;
+		   dedup_covered_us(d) > g->since_us + PAGE_SLACK_US / 2;
 	g->after = g->fresh ? -1 : dedup_verified(d);
 	pgargs_init(&a);
 	pgargs_uuid(&a, &part->queue->tenant);

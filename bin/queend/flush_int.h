@@ -19,15 +19,15 @@
 struct err;
 
 enum {
-	FLUSH_PARTS_MAX = 64,		/* in one call */
-	FLUSH_CALL_BYTES = 1 << 20,	/* raw, the first segment always fits */
-	FLUSH_WAITING_MAX = 256 << 20,	/* bytes of frames, all partitions */
-	FLUSH_RANGES_MAX = 4,		/* suspect ranges per message */
+	FLUSH_PARTS_MAX = 64, /* in one call */
+	FLUSH_CALL_BYTES = 1 << 20, /* raw, the first segment always fits */
+	FLUSH_WAITING_MAX = 256 << 20, /* bytes of frames, all partitions */
+	FLUSH_RANGES_MAX = 4, /* suspect ranges per message */
 };
 
 struct flush_msg {
 	struct flush_item *it;
-	uint32_t bytes;			/* of its frame */
+	uint32_t bytes; /* of its frame */
 };
 
 struct flush_seg {
@@ -35,24 +35,24 @@ struct flush_seg {
 	struct buf frames;
 	struct flush_msg *msgs;
 	uint32_t n, cap;
-	bool probe;			/* holds an id a client chose */
-	uint8_t faults;			/* deadlocks and the like so far */
-	uint8_t moves;			/* partitions it found gone */
-	struct map by_hash;		/* ids of clients; made when many */
+	bool probe; /* holds an id a client chose */
+	uint8_t faults; /* deadlocks and the like so far */
+	uint8_t moves; /* partitions it found gone */
+	struct map by_hash; /* ids of clients; made when many */
 };
 
 /* A partition with something to do; gone when it has nothing. */
 struct flush_part {
 	int64_t id;
 	struct cat_part *part;
-	struct flush_seg *first, **last;	/* waiting */
+	struct flush_seg *first, **last; /* waiting */
 	struct flush_seg *flight;
-	bool listed;			/* in the list of ready ones */
+	bool listed; /* in the list of ready ones */
 	struct flush_part *next_ready;
-	int64_t sent_verified;		/* of the flight, if it probes */
+	int64_t sent_verified; /* of the flight, if it probes */
 	uint8_t behind;
 	struct flush *flush;
-	struct resolve_item again;	/* after `gone` */
+	struct resolve_item again; /* after `gone` */
 };
 
 struct flush_suspect {
@@ -72,10 +72,10 @@ struct flush {
 	struct flush_part *ready, **ready_last;
 	int calls;
 	int64_t waiting_bytes;
-	bool pumping;			/* flush_pump waits for the turn's end */
+	bool pumping; /* flush_pump waits for the turn's end */
 	struct dedup *dedup;
 	struct loop_timer sweep;
-	int64_t db_at_us, db_at_mono_us;	/* the database's clock, as seen */
+	int64_t db_at_us, db_at_mono_us; /* the database's clock, as seen */
 	struct buf blob;
 	struct flush_suspects suspects;
 	struct flush_stats stats;
@@ -117,13 +117,13 @@ struct flush_vouch {
 	int64_t verified, covered_us;
 };
 struct flush_vouch flush_ids_vouch(struct flush *f, int64_t part);
-void flush_ids_suspect(struct flush *f, int64_t part, int32_t seg,
-	int32_t pos, const struct hash_id *id, struct flush_suspects *out);
+void flush_ids_suspect(struct flush *f, int64_t part, int32_t seg, int32_t pos,
+	const struct hash_id *id, struct flush_suspects *out);
 void flush_suspects_args(struct pgargs *a, const struct flush_suspects *s);
 
 /* What the database answered about it. */
 struct flush_news {
-	bool probed;			/* verified was sent */
+	bool probed; /* verified was sent */
 	int64_t sent_verified;
 	bool has_gap;
 	int64_t gap_base;
@@ -138,8 +138,8 @@ struct flush_news {
 void flush_ids_learn(struct flush *f, const struct cat_part *part,
 	const struct flush_news *news, const uint8_t *ids, size_t n);
 /* Reads gap_base.. of a row; col of gap_base, gap follows. */
-void flush_news_gap(struct flush_news *news, const PGresult *res, int row,
-	int col);
+void
+flush_news_gap(struct flush_news *news, const PGresult *res, int row, int col);
 
 typedef void (*flush_paged_fn)(void *arg, const struct err *e);
 /* Pages the window in; attempt: how often it was behind before, from 0. */

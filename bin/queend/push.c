@@ -24,12 +24,12 @@
 
 struct item {
 	struct flush_item flush;
-	struct item *leader;		/* NULL = itself */
+	struct item *leader; /* NULL = itself */
 	const struct cat_part *part;
 };
 
 struct push {
-	struct flush_group group;	/* first: the coalescer hands it back */
+	struct flush_group group; /* first: the coalescer hands it back */
 	struct ctx *x;
 	struct hsrv_req *req;
 	struct body_push *body;
@@ -137,9 +137,8 @@ same_address(const void *item, const void *key)
 {
 	const struct item *a = item, *b = key;
 
-	return a->part == b->part &&
-		memcmp(&a->flush.hash, &b->flush.hash,
-			sizeof(a->flush.hash)) == 0;
+	return a->part == b->part && memcmp(&a->flush.hash, &b->flush.hash,
+					     sizeof(a->flush.hash)) == 0;
 }
 
 static void
@@ -151,9 +150,12 @@ make_item(struct push *p, size_t i)
 
 	it->leader = NULL;
 	it->part = p->names[i].part;
-	*f = (struct flush_item){ .group = &p->group, .id = qid_new(),
-		.txn = b->txn, .payload = b->payload,
-		.minted = b->txn.n == 0, .status = FLUSH_FAILED };
+	*f = (struct flush_item){ .group = &p->group,
+		.id = qid_new(),
+		.txn = b->txn,
+		.payload = b->payload,
+		.minted = b->txn.n == 0,
+		.status = FLUSH_FAILED };
 	if (f->minted) {
 		char *text = arena_alloc(hsrv_arena(p->req), QID_TEXT_MAX);
 
@@ -230,8 +232,7 @@ push_post(struct hsrv_req *r)
 	p->names = arena_alloc(a, (p->n + 1) * sizeof(*p->names));
 	p->items = arena_alloc(a, (p->n + 1) * sizeof(*p->items));
 	for (size_t i = 0; i < p->n; i++)
-		p->names[i] = (struct resolve_item){
-			.queue = p->body[i].queue,
+		p->names[i] = (struct resolve_item){ .queue = p->body[i].queue,
 			.partition = p->body[i].partition };
 	if (resolve_known(x, ctx_tenant(r), p->names, p->n))
 		hand_over(p);

@@ -36,7 +36,7 @@ struct replay {
 	struct qid tenant;
 	struct arena arena;
 	struct resolve_item to;
-	struct frame frame;		/* as stored, then as sent */
+	struct frame frame; /* as stored, then as sent */
 	struct hash_id hash;
 	struct replay_result result;
 	int again;
@@ -79,7 +79,8 @@ static void
 on_moved(struct replay *p, const PGresult *res)
 {
 	struct flush_news news = { .written = true,
-		.base = pgbin_i64(res, 0, 1), .at_us = pgbin_time(res, 0, 2) };
+		.base = pgbin_i64(res, 0, 1),
+		.at_us = pgbin_time(res, 0, 2) };
 
 	p->result.offset = news.base;
 	p->result.at_us = news.at_us;
@@ -185,8 +186,8 @@ read_frame(struct replay *p, struct span stored)
 		return false;
 	p->result.original_txn = p->frame.txn;
 	p->frame.id = qid_new();
-	p->frame.txn = arena_printf(&p->arena, "dlq:%s",
-		qid_text(&p->result.dead_id, id));
+	p->frame.txn = arena_printf(
+		&p->arena, "dlq:%s", qid_text(&p->result.dead_id, id));
 	p->result.txn = p->frame.txn;
 	hash_id(p->x->hash_key, p->frame.txn, &p->hash);
 	return true;
@@ -211,7 +212,8 @@ on_row(void *arg, const PGresult *res, const struct err *e)
 		p->to.partition = arena_dup(&p->arena, pgbin_bytes(res, 0, 1));
 	p->result.group = arena_dup(&p->arena, pgbin_bytes(res, 0, 2));
 	if (pgbin_null(res, 0, 3))
-		finish(p, REPLAY_FAILED, "the message had been removed by "
+		finish(p, REPLAY_FAILED,
+			"the message had been removed by "
 			"retention before it was dead-lettered; there is "
 			"nothing to replay");
 	else if (!read_frame(p, pgbin_bytes(res, 0, 3)))
@@ -239,9 +241,8 @@ begin(void *arg)
 }
 
 void
-replay_start(struct ctx *x, const struct qid *tenant,
-	const struct qid *dead_id, struct span queue, struct span partition,
-	replay_fn done, void *arg)
+replay_start(struct ctx *x, const struct qid *tenant, const struct qid *dead_id,
+	struct span queue, struct span partition, replay_fn done, void *arg)
 {
 	struct replay *p = calloc(1, sizeof(*p));
 

@@ -24,13 +24,13 @@ struct resolve {
 	struct resolve_item *items;
 	size_t n;
 	int rounds;
-	struct arena arena;		/* arrays of the round */
+	struct arena arena; /* arrays of the round */
 	resolve_fn done;
 	void *arg;
 };
 
 struct want {
-	struct cat_queue *queue;	/* NULL: the queue is what is wanted */
+	struct cat_queue *queue; /* NULL: the queue is what is wanted */
 	struct span name;
 };
 
@@ -44,8 +44,7 @@ is_want(const void *item, const void *key)
 
 /* Both lists are small beside a round trip, and hold no name twice. */
 static void
-want_add(struct map *m, struct arena *a, struct cat_queue *q,
-	struct span name)
+want_add(struct map *m, struct arena *a, struct cat_queue *q, struct span name)
 {
 	struct want w = { .queue = q, .name = name };
 	uint64_t h = span_hash(name) ^ map_hash_i64(q ? q->id : 0);
@@ -121,8 +120,8 @@ load(struct resolve *r, const struct map *m, bool queues)
 		catalog_load_queues(r->x->catalog, &r->tenant, names, n, true,
 			round_next, r);
 	else
-		catalog_load_parts(r->x->catalog, of, names, n, true,
-			round_next, r);
+		catalog_load_parts(
+			r->x->catalog, of, names, n, true, round_next, r);
 }
 
 static void

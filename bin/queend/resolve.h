@@ -18,7 +18,7 @@ struct err;
 
 struct resolve_item {
 	struct span queue, partition;
-	struct cat_part *part;		/* NULL = not found (yet) */
+	struct cat_part *part; /* NULL = not found (yet) */
 };
 
 /* e: the last failure of the database, or NULL; items tell what was found. */

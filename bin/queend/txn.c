@@ -190,16 +190,16 @@ use_lease(struct txn *t, struct ack_job *j, const struct txn_ack *k)
 		return true;
 	memset(&lease, 0, sizeof(lease));
 	if (qid_parse(k->body->lease_id, &id) && qid_is_lease(&id, &lease) &&
-		(!j->leased ||
-			memcmp(&j->lease, &lease, sizeof(lease)) == 0)) {
+		(!j->leased || memcmp(&j->lease, &lease, sizeof(lease)) == 0)) {
 		memcpy(&j->lease, &lease, sizeof(lease));
 		j->leased = true;
 		return true;
 	}
 	txn_reject(t, "ack_rejected",
 		"QTXN ack failed for partition %.*s group \"%.*s\": %s; "
-		"transaction rolled back", SPAN_ARG(k->body->partition_id),
-		SPAN_ARG(k->group), ack_job_bad_lease);
+		"transaction rolled back",
+		SPAN_ARG(k->body->partition_id), SPAN_ARG(k->group),
+		ack_job_bad_lease);
 	return false;
 }
 
@@ -217,20 +217,22 @@ make_jobs(struct txn *t)
 			catalog_part_by_id(t->x->catalog, k->part_id);
 		struct ack_job want = { .part_id = k->part_id,
 			.group = part ? catalog_group(t->x->catalog,
-				part->queue, k->group) : NULL };
+						part->queue, k->group)
+				      : NULL };
 
 		if (!want.group) {
 			txn_reject(t, "ack_rejected",
 				"QTXN ack failed for partition %.*s group "
 				"\"%.*s\": %s; transaction rolled back",
 				SPAN_ARG(k->body->partition_id),
-				SPAN_ARG(k->group), part ?
-				ack_job_no_consumer : "partition not found");
+				SPAN_ARG(k->group),
+				part ? ack_job_no_consumer
+				     : "partition not found");
 			good = false;
 			break;
 		}
-		uint64_t h = map_hash_i64(k->part_id) ^
-			map_hash_i64(want.group->id);
+		uint64_t h =
+			map_hash_i64(k->part_id) ^ map_hash_i64(want.group->id);
 		struct ack_job *j = map_get(&jobs, h, is_job, &want);
 
 		if (!j) {
@@ -264,8 +266,8 @@ look_up_failed(struct txn *t, const struct err *e)
 		free(t->suspects.at);
 		hsrv_reply_error(t->req, 500, "pool");
 	} else {
-		txn_reject(t, "db_error", "%s; transaction rolled back",
-			e->text);
+		txn_reject(
+			t, "db_error", "%s; transaction rolled back", e->text);
 	}
 }
 
@@ -283,10 +285,10 @@ on_groups(void *arg, const struct err *e)
 static void
 find_groups(struct txn *t)
 {
-	struct cat_queue **queues = arena_alloc(t->arena,
-		(t->acks_n + 1) * sizeof(struct cat_queue *));
-	struct span *names = arena_alloc(t->arena,
-		(t->acks_n + 1) * sizeof(*names));
+	struct cat_queue **queues = arena_alloc(
+		t->arena, (t->acks_n + 1) * sizeof(struct cat_queue *));
+	struct span *names =
+		arena_alloc(t->arena, (t->acks_n + 1) * sizeof(*names));
 	size_t n = 0;
 
 	for (size_t i = 0; i < t->acks_n; i++) {
@@ -303,8 +305,8 @@ find_groups(struct txn *t)
 		names[n++] = k->group;
 	}
 	if (n)
-		catalog_load_groups(t->x->catalog, queues, names, n, on_groups,
-			t);
+		catalog_load_groups(
+			t->x->catalog, queues, names, n, on_groups, t);
 	else
 		on_groups(t, NULL);
 }
@@ -334,8 +336,8 @@ find_parts(struct txn *t)
 			ids[n++] = id;
 	}
 	if (n)
-		catalog_load_parts_by_id(t->x->catalog, ctx_tenant(t->req),
-			ids, n, on_parts, t);
+		catalog_load_parts_by_id(
+			t->x->catalog, ctx_tenant(t->req), ids, n, on_parts, t);
 	else
 		find_groups(t);
 }
@@ -389,7 +391,9 @@ take_push(struct txn *t, const struct body_push *b)
 {
 	struct txn_push *p = &t->pushes[t->pushes_n];
 
-	*p = (struct txn_push){ .body = b, .id = qid_new(), .txn = b->txn,
+	*p = (struct txn_push){ .body = b,
+		.id = qid_new(),
+		.txn = b->txn,
 		.minted = b->txn.n == 0 };
 	if (p->minted) {
 		char *text = arena_alloc(t->arena, QID_TEXT_MAX);
@@ -411,7 +415,8 @@ take_ack(struct txn *t, const struct body_ack *b)
 
 	*k = (struct txn_ack){ .body = b,
 		.group = b->group.n ? b->group : SPAN_LIT(CTX_QUEUE_MODE),
-		.item = { .status = b->status, .text = b->error,
+		.item = { .status = b->status,
+			.text = b->error,
 			.conflated = -1 } };
 	hash_id(t->x->hash_key, b->txn, &k->item.hash);
 	if (qid_parse(b->partition_id, &id) &&
@@ -421,26 +426,29 @@ take_ack(struct txn *t, const struct body_ack *b)
 		"QTXN ack failed for partition %.*s group \"%.*s\": invalid "
 		"partitionId; transaction rolled back",
 		b->partition_id.n > 100 ? 0 : (int)b->partition_id.n,
-		b->partition_id.n ? b->partition_id.p : "",
-		SPAN_ARG(k->group));
+		b->partition_id.n ? b->partition_id.p : "", SPAN_ARG(k->group));
 	return false;
 }
 
+/* An empty id is what a pop without lease gave: it asks for nothing. */
 static bool
 take_leases(struct txn *t)
 {
 	for (size_t i = 0; i < t->body.leases_n; i++) {
+		struct span text = t->body.leases[i];
 		struct qid id;
 
-		if (qid_parse(t->body.leases[i], &id) &&
-			qid_is_lease(&id, &t->leases[t->leases_n])) {
-			t->leases_n++;
+		if (!text.n)
 			continue;
+		if (!qid_parse(text, &id) ||
+			!qid_is_lease(&id, &t->leases[t->leases_n])) {
+			txn_reject(t, "ack_rejected",
+				"QTXN required lease: %s; transaction rolled "
+				"back",
+				ack_job_bad_lease);
+			return false;
 		}
-		txn_reject(t, "ack_rejected",
-			"QTXN required lease: %s; transaction rolled back",
-			ack_job_bad_lease);
-		return false;
+		t->body.leases[t->leases_n++] = text;
 	}
 	return true;
 }
@@ -461,8 +469,8 @@ allocate(struct txn *t)
 	t->segs = arena_alloc(t->arena, pushes * sizeof(*t->segs));
 	t->acks = arena_alloc(t->arena, acks * sizeof(*t->acks));
 	t->jobs = arena_alloc(t->arena, acks * sizeof(struct ack_job *));
-	t->leases = arena_alloc(t->arena,
-		(t->body.leases_n + 1) * sizeof(*t->leases));
+	t->leases = arena_alloc(
+		t->arena, (t->body.leases_n + 1) * sizeof(*t->leases));
 }
 
 void

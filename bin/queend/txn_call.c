@@ -28,15 +28,33 @@ static const struct pgstmt STMT_BUNDLE = { "bundle",
 	"from queen.bundle_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, "
 	"$12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, "
 	"$25, $26, $27, $28, $29, $30, $31, $32)" };
-enum { COL_KIND, COL_ORD, COL_VERDICT, COL_BASE, COL_AT, COL_GAP_BASE, COL_GAP,
-	COL_DUP_POS };
-static const struct ack_cols COLS = { .dead = 8, .dropped = 9,
-	.conflated = 10, .more = 11, .off = 12, .base = COL_BASE,
-	.blob = 13, .items = 14 };
+enum {
+	COL_KIND,
+	COL_ORD,
+	COL_VERDICT,
+	COL_BASE,
+	COL_AT,
+	COL_GAP_BASE,
+	COL_GAP,
+	COL_DUP_POS
+};
+static const struct ack_cols COLS = { .dead = 8,
+	.dropped = 9,
+	.conflated = 10,
+	.more = 11,
+	.off = 12,
+	.base = COL_BASE,
+	.blob = 13,
+	.items = 14 };
 
 enum kind { KIND_LEASE, KIND_PUSH, KIND_ACK };
-enum push_verdict { PUSH_WRITTEN, PUSH_DUPLICATE, PUSH_GONE, PUSH_BEHIND,
-	PUSH_ENCRYPTION };
+enum push_verdict {
+	PUSH_WRITTEN,
+	PUSH_DUPLICATE,
+	PUSH_GONE,
+	PUSH_BEHIND,
+	PUSH_ENCRYPTION
+};
 enum { ITEM_COMMITTED = 2, ITEM_UNRESOLVABLE = 3 };
 
 /* ---- segments ---- */
@@ -47,7 +65,7 @@ same_id(const void *item, const void *key)
 	const struct txn_push *a = item, *b = key;
 
 	return a->part == b->part &&
-		memcmp(&a->hash, &b->hash, sizeof(a->hash)) == 0;
+	       memcmp(&a->hash, &b->hash, sizeof(a->hash)) == 0;
 }
 
 static int
@@ -92,15 +110,16 @@ share_out(struct txn *t)
 		s->probe = s->probe || !p->minted;
 	}
 	for (size_t i = 0; i < t->segs_n; i++) {
-		t->segs[i].items = arena_alloc(t->arena,
-			t->segs[i].n * sizeof(struct txn_push *));
+		t->segs[i].items = arena_alloc(
+			t->arena, t->segs[i].n * sizeof(struct txn_push *));
 		t->segs[i].n = 0;
 	}
 	for (size_t i = 0; i < t->pushes_n; i++) {
 		struct txn_push *p = &t->pushes[i];
-		struct txn_seg *s = p->leader ? NULL :
-			map_get(&segs, map_hash_i64(p->part->id), is_seg,
-				p->part);
+		struct txn_seg *s =
+			p->leader ? NULL
+				  : map_get(&segs, map_hash_i64(p->part->id),
+					    is_seg, p->part);
 
 		if (s)
 			s->items[s->n++] = p;
@@ -121,7 +140,8 @@ write_frames(struct txn *t)
 		buf_reset(&b);
 		for (size_t k = 0; k < s->n; k++) {
 			const struct txn_push *p = s->items[k];
-			struct frame f = { .id = p->id, .txn = p->txn,
+			struct frame f = { .id = p->id,
+				.txn = p->txn,
 				.payload = p->body->payload };
 
 			if (p->body->has_trace) {
@@ -145,8 +165,9 @@ put_leases(struct pgargs *a, const struct txn *t)
 		for (size_t i = 0; i < t->leases_n; i++) {
 			const struct qid_lease *l = &t->leases[i];
 
-			pgargs_item_i64(a, which == 0 ? l->partition_id :
-				which == 1 ? l->group_id : l->number);
+			pgargs_item_i64(a, which == 0   ? l->partition_id
+					   : which == 1 ? l->group_id
+							: l->number);
 		}
 		pgargs_close(a);
 	}
@@ -170,8 +191,7 @@ put_segs(struct pgargs *a, const struct txn *t)
 	for (i = 0; i < t->segs_n; i++) {
 		buf_reset(&b);
 		for (size_t k = 0; k < t->segs[i].n; k++)
-			buf_put(&b, t->segs[i].items[k]->hash.b,
-				HASH_ID_BYTES);
+			buf_put(&b, t->segs[i].items[k]->hash.b, HASH_ID_BYTES);
 		pgargs_item_bytea(a, buf_span(&b));
 	}
 	pgargs_close(a);
@@ -197,8 +217,8 @@ static void
 put_vouchers(struct pgargs *a, struct txn *t)
 {
 	struct flush *f = t->x->flush;
-	int64_t *covered = arena_alloc(t->arena,
-		(t->segs_n + 1) * sizeof(*covered));
+	int64_t *covered =
+		arena_alloc(t->arena, (t->segs_n + 1) * sizeof(*covered));
 
 	t->suspects.n = 0;
 	pgargs_array(a, PGARGS_I64);
@@ -255,8 +275,7 @@ is_good(const PGresult *res, int row)
 
 	if (pgbin_i32(res, row, COL_KIND) != KIND_ACK)
 		return v == 0;
-	return (v == ACK_RELEASED || v == ACK_KEPT) &&
-		items_are_good(res, row);
+	return (v == ACK_RELEASED || v == ACK_KEPT) && items_are_good(res, row);
 }
 
 static bool
@@ -268,7 +287,7 @@ decide(void *arg, const PGresult *res)
 	for (int i = 0; i < PQntuples(res); i++)
 		n += is_good(res, i);
 	t->committed = n == (size_t)PQntuples(res) &&
-		n == t->leases_n + t->segs_n + t->jobs_n;
+		       n == t->leases_n + t->segs_n + t->jobs_n;
 	return t->committed;
 }
 
@@ -277,7 +296,8 @@ learn(struct txn *t, struct txn_seg *s, const PGresult *res, int row)
 {
 	struct buf ids = BUF_ZERO;
 	struct flush_news news = { .probed = s->probe,
-		.sent_verified = s->sent_verified, .written = t->committed };
+		.sent_verified = s->sent_verified,
+		.written = t->committed };
 
 	flush_news_gap(&news, res, row, COL_GAP_BASE);
 	if (news.written) {
@@ -336,13 +356,13 @@ reject_ack(struct txn *t, const struct ack_job *j, const char *cause)
 		k++;
 	txn_reject(t, "ack_rejected",
 		"QTXN ack failed for partition %.*s group \"%.*s\": %s; "
-		"transaction rolled back", SPAN_ARG(k->body->partition_id),
-		SPAN_ARG(k->group), cause);
+		"transaction rolled back",
+		SPAN_ARG(k->body->partition_id), SPAN_ARG(k->group), cause);
 }
 
 static void
-reject_duplicate(struct txn *t, const struct txn_seg *s, const PGresult *res,
-	int row)
+reject_duplicate(
+	struct txn *t, const struct txn_seg *s, const PGresult *res, int row)
 {
 	struct pgbin_array pos = pgbin_array(res, row, COL_DUP_POS);
 	struct span at;
@@ -355,8 +375,9 @@ reject_duplicate(struct txn *t, const struct txn_seg *s, const PGresult *res,
 	txn_reject(t, "duplicate",
 		"QDUP transactionId \"%.*s\" is already in partition \"%.*s\" "
 		"of queue \"%.*s\" inside the dedup window; transaction "
-		"rolled back", SPAN_ARG(s->items[k]->txn),
-		SPAN_ARG(s->part->name), SPAN_ARG(s->part->queue->name));
+		"rolled back",
+		SPAN_ARG(s->items[k]->txn), SPAN_ARG(s->part->name),
+		SPAN_ARG(s->part->queue->name));
 }
 
 /* ---- repeats ---- */
@@ -367,8 +388,8 @@ on_paged(void *arg, const struct err *e)
 	struct txn *t = arg;
 
 	if (e)
-		txn_reject(t, "db_error", "%s; transaction rolled back",
-			e->text);
+		txn_reject(
+			t, "db_error", "%s; transaction rolled back", e->text);
 	else
 		txn_send(t);
 }
@@ -413,8 +434,10 @@ on_bad_push(struct txn *t, struct txn_seg *s, const PGresult *res, int row)
 	default:
 		break;
 	}
-	txn_reject(t, "db_error", "the ids of partition \"%.*s\" could not be "
-		"read in; transaction rolled back", SPAN_ARG(s->part->name));
+	txn_reject(t, "db_error",
+		"the ids of partition \"%.*s\" could not be "
+		"read in; transaction rolled back",
+		SPAN_ARG(s->part->name));
 }
 
 static void
@@ -433,7 +456,8 @@ on_bad_ack(struct txn *t, struct ack_job *j, const PGresult *res, int row)
 		return;
 	case ACK_NEEDS_FRAME:
 		if (!ack_job_cut(t->x, j, res, row, &COLS))
-			reject_ack(t, j, "the message to dead-letter keeps "
+			reject_ack(t, j,
+				"the message to dead-letter keeps "
 				"changing");
 		else
 			txn_send(t);
@@ -471,8 +495,8 @@ on_rolled_back(struct txn *t, const PGresult *res)
 	default:
 		txn_reject(t, "ack_rejected",
 			"QTXN required lease \"%.*s\": %s; transaction rolled "
-			"back", SPAN_ARG(t->body.leases[at]),
-			ack_job_bad_lease);
+			"back",
+			SPAN_ARG(t->body.leases[at]), ack_job_bad_lease);
 	}
 }
 
@@ -500,8 +524,8 @@ on_answer(void *arg, const PGresult *res, const struct err *e)
 			"%s; whether the transaction was committed is unknown",
 			e->text);
 	} else {
-		txn_reject(t, "db_error", "%s; transaction rolled back",
-			e->text);
+		txn_reject(
+			t, "db_error", "%s; transaction rolled back", e->text);
 	}
 }
 
@@ -520,6 +544,6 @@ txn_send(struct txn *t)
 	put_vouchers(&a, t);
 	ack_job_args(&a, t->jobs, t->jobs_n);
 	pgargs_bool(&a, t->leases_n > 0);
-	pgpool_bundle(t->x->pool, LANE_REST, &STMT_BUNDLE, &a, decide,
-		on_answer, t);
+	pgpool_bundle(
+		t->x->pool, LANE_REST, &STMT_BUNDLE, &a, decide, on_answer, t);
 }

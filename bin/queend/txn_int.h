@@ -20,14 +20,14 @@ struct txn_push {
 	struct qid id;
 	struct hash_id hash;
 	bool minted;
-	struct txn_push *leader;	/* NULL = itself */
+	struct txn_push *leader; /* NULL = itself */
 	struct cat_part *part;
 };
 
 /* The segment for one partition. */
 struct txn_seg {
 	struct cat_part *part;
-	struct txn_push **items;	/* in the order of the request */
+	struct txn_push **items; /* in the order of the request */
 	size_t n;
 	bool probe;
 	int64_t sent_verified;
@@ -47,25 +47,25 @@ struct txn {
 	struct hsrv_req *req;
 	struct arena *arena;
 	struct body_txn body;
-	struct qid id;			/* of the call */
+	struct qid id; /* of the call */
 	int64_t began_us;
 
 	struct txn_push *pushes;
-	struct resolve_item *names;	/* aligned with pushes */
+	struct resolve_item *names; /* aligned with pushes */
 	size_t pushes_n;
 	struct txn_seg *segs;
 	size_t segs_n;
 
 	struct txn_ack *acks;
-	struct ack_job **jobs;		/* ascending by (partition, group) */
+	struct ack_job **jobs; /* ascending by (partition, group) */
 	size_t acks_n, jobs_n;
 
 	struct qid_lease *leases;
 	size_t leases_n;
 
 	struct flush_suspects suspects;
-	int faults, gone, behind, frames;	/* repeats so far */
-	size_t paging;			/* segment whose window comes in */
+	int faults, gone, behind, frames; /* repeats so far */
+	size_t paging; /* segment whose window comes in */
 	bool regroup;
 	bool committed;
 };

@@ -266,6 +266,13 @@ def test_without_required_leases_a_lease_less_ack_is_not_checked(cell, db):
     assert committed(db) == 0
 
 
+def test_an_empty_required_lease_asks_for_nothing(cell, db):
+    fill(cell, 1)
+    m = pop(cell, autoAck=True)[0]
+    assert m["leaseId"] == ""
+    assert txn(cell, push(), requiredLeases=[""])["success"]
+
+
 def test_two_leases_for_one_partition_are_refused(cell):
     fill(cell, 2)
     a, b = pop(cell)

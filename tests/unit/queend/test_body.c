@@ -13,12 +13,12 @@
 #include "arena.h"
 #include "body.h"
 
-#define ASSERT_SPAN(s, text) \
-	do { \
-		struct span got = (s); \
-		assert_int_equal(got.n, strlen(text)); \
-		if (got.n) \
-			assert_memory_equal(got.p, text, got.n); \
+#define ASSERT_SPAN(s, text)                                                   \
+	do {                                                                   \
+		struct span got = (s);                                         \
+		assert_int_equal(got.n, strlen(text));                         \
+		if (got.n)                                                     \
+			assert_memory_equal(got.p, text, got.n);               \
 	} while (0)
 
 static struct arena arena;
@@ -49,11 +49,14 @@ push_reads_every_field(void **state)
 
 	(void)state;
 	assert_int_equal(push_ok("{\"items\":[]}", &p), 0);
-	assert_int_equal(push_ok(" { \"x\":[1,{}], \"items\" : [ {\"queue\":"
-		"\"q\", \"payload\" : {\"a\": 1.50 , \"b\":\"\\u0000\"} } , "
-		"{\"payload\":null,\"partition\":\"p\",\"transactionId\":"
-		"\"t\\u00e9\\/\",\"queue\":\"r\",\"traceId\":\"x\","
-		"\"data\":1}]}", &p), 2);
+	assert_int_equal(
+		push_ok(" { \"x\":[1,{}], \"items\" : [ {\"queue\":"
+			"\"q\", \"payload\" : {\"a\": 1.50 , \"b\":\"\\u0000\"} } , "
+			"{\"payload\":null,\"partition\":\"p\",\"transactionId\":"
+			"\"t\\u00e9\\/\",\"queue\":\"r\",\"traceId\":\"x\","
+			"\"data\":1}]}",
+			&p),
+		2);
 	ASSERT_SPAN(p[0].queue, "q");
 	ASSERT_SPAN(p[0].partition, "Default");
 	ASSERT_SPAN(p[0].txn, "");
@@ -71,15 +74,20 @@ null_is_absent_and_the_last_of_two_keys_counts(void **state)
 	struct body_push *p;
 
 	(void)state;
-	assert_int_equal(push_ok("{\"items\":[{\"queue\":\"a\",\"queue\":\"b\","
-		"\"partition\":null,\"transactionId\":null,\"payload\":1,"
-		"\"payload\":2}]}", &p), 1);
+	assert_int_equal(
+		push_ok("{\"items\":[{\"queue\":\"a\",\"queue\":\"b\","
+			"\"partition\":null,\"transactionId\":null,\"payload\":1,"
+			"\"payload\":2}]}",
+			&p),
+		1);
 	ASSERT_SPAN(p[0].queue, "b");
 	ASSERT_SPAN(p[0].partition, "Default");
 	ASSERT_SPAN(p[0].txn, "");
 	ASSERT_SPAN(p[0].payload, "2");
 	assert_int_equal(push_ok("{\"items\":[{\"queue\":\"q\",\"payload\":1}],"
-		"\"items\":[]}", &p), 0);
+				 "\"items\":[]}",
+				 &p),
+		0);
 }
 
 struct refusal {
@@ -133,8 +141,9 @@ push_names_what_is_wrong(void **state)
 		const struct refusal *r = &push_refusals[i];
 		struct err e = ERR_ZERO;
 
-		assert_int_equal(body_parse_push(span_of(r->body), &arena, &p,
-			&n, &e), -1);
+		assert_int_equal(
+			body_parse_push(span_of(r->body), &arena, &p, &n, &e),
+			-1);
 		assert_string_equal(e.text, r->text);
 		assert_int_equal(e.kind, ERR_INPUT);
 	}
@@ -143,8 +152,10 @@ push_names_what_is_wrong(void **state)
 static void
 what_is_no_json_tells_the_offset(void **state)
 {
-	static const char *const bodies[] = { "", "{", "{\"items\":[", "{\"items\""
-		":[{\"queue\":\"q\",\"payload\":{\"a\":}}]}", "{\"items\":[]} x",
+	static const char *const bodies[] = { "", "{", "{\"items\":[",
+		"{\"items\""
+		":[{\"queue\":\"q\",\"payload\":{\"a\":}}]}",
+		"{\"items\":[]} x",
 		"{\"items\":[{\"queue\":\"q\",\"payload\":01}]}", "nul",
 		"{\"items\":[{\"queue\":\"\xff\",\"payload\":1}]}" };
 	struct body_push *p;
@@ -154,8 +165,9 @@ what_is_no_json_tells_the_offset(void **state)
 	for (size_t i = 0; i < sizeof(bodies) / sizeof(*bodies); i++) {
 		struct err e = ERR_ZERO;
 
-		assert_int_equal(body_parse_push(span_of(bodies[i]), &arena,
-			&p, &n, &e), -1);
+		assert_int_equal(
+			body_parse_push(span_of(bodies[i]), &arena, &p, &n, &e),
+			-1);
 		assert_memory_equal(e.text, "bad body: ", 10);
 		if (!strstr(e.text, " at offset "))
 			fail_msg("%s: %s", bodies[i], e.text);
@@ -177,13 +189,16 @@ names_end_at_1024_bytes(void **state)
 		for (int len = 1024; len <= 1025; len++) {
 			memset(name, 'n', (size_t)len);
 			name[len] = '\0';
-			snprintf(body, sizeof(body), "{\"items\":[{\"queue\":"
+			snprintf(body, sizeof(body),
+				"{\"items\":[{\"queue\":"
 				"\"q\",\"payload\":1,\"%s\":\"%s\"}]}",
 				fields[k], name);
-			snprintf(want, sizeof(want), "bad body: items[0].%s "
-				"is longer than 1024 bytes", fields[k]);
-			int rc = body_parse_push(span_of(body), &arena, &p,
-				&n, &e);
+			snprintf(want, sizeof(want),
+				"bad body: items[0].%s "
+				"is longer than 1024 bytes",
+				fields[k]);
+			int rc = body_parse_push(
+				span_of(body), &arena, &p, &n, &e);
 
 			assert_int_equal(rc, len == 1024 ? 0 : -1);
 			if (rc != 0)
@@ -220,24 +235,34 @@ acks_read_every_field(void **state)
 	size_t n;
 
 	(void)state;
-	assert_int_equal(body_parse_ack(span_of("{\"transactionId\":\"t\","
-		"\"partitionId\":\"p\",\"consumerGroup\":\"g\",\"leaseId\":"
-		"\"l\",\"status\":\"retry\",\"error\":\"a\\u0000b\"}"),
-		&arena, &group, &one, &e), 0);
+	assert_int_equal(
+		body_parse_ack(
+			span_of("{\"transactionId\":\"t\","
+				"\"partitionId\":\"p\",\"consumerGroup\":\"g\",\"leaseId\":"
+				"\"l\",\"status\":\"retry\",\"error\":\"a\\u0000b\"}"),
+			&arena, &group, &one, &e),
+		0);
 	ASSERT_SPAN(one.txn, "t");
 	ASSERT_SPAN(one.partition_id, "p");
 	ASSERT_SPAN(group, "g");
 	ASSERT_SPAN(one.lease_id, "l");
 	ASSERT_SPAN(one.error, "a b");
 	assert_int_equal(one.status, BODY_RETRY);
-	assert_int_equal(body_parse_ack(span_of("{\"status\":null,\"error\":"
-		"null,\"leaseId\":null,\"consumerGroup\":null}"), &arena,
-		&group, &one, &e), 0);
+	assert_int_equal(
+		body_parse_ack(
+			span_of("{\"status\":null,\"error\":"
+				"null,\"leaseId\":null,\"consumerGroup\":null}"),
+			&arena, &group, &one, &e),
+		0);
 	assert_int_equal(one.status, BODY_COMPLETED);
 	assert_int_equal(group.n + one.error.n + one.lease_id.n, 0);
-	assert_int_equal(body_parse_ack_batch(span_of("{\"acknowledgments\":["
-		"{\"transactionId\":\"a\",\"consumerGroup\":9},{}],"
-		"\"consumerGroup\":\"g\"}"), &arena, &group, &all, &n, &e), 0);
+	assert_int_equal(
+		body_parse_ack_batch(
+			span_of("{\"acknowledgments\":["
+				"{\"transactionId\":\"a\",\"consumerGroup\":9},{}],"
+				"\"consumerGroup\":\"g\"}"),
+			&arena, &group, &all, &n, &e),
+		0);
 	assert_int_equal(n, 2);
 	ASSERT_SPAN(all[0].txn, "a");
 	ASSERT_SPAN(all[1].txn, "");
@@ -272,7 +297,8 @@ acks_name_what_is_wrong(void **state)
 		struct err e = ERR_ZERO;
 
 		assert_int_equal(body_parse_ack_batch(span_of(list[i].body),
-			&arena, &group, &all, &n, &e), -1);
+					 &arena, &group, &all, &n, &e),
+			-1);
 		assert_string_equal(e.text, list[i].text);
 	}
 }
@@ -284,14 +310,18 @@ transactions_read_nested_and_flat_pushes_and_acks(void **state)
 	struct err e = ERR_ZERO;
 
 	(void)state;
-	assert_int_equal(body_parse_txn(span_of("{\"operations\":[{\"queue\":"
-		"\"a\",\"data\":{\"o\":77},\"type\":\"push\"},{\"type\":"
-		"\"push\",\"items\":[{\"queue\":\"b\",\"data\":1,\"payload\":2,"
-		"\"traceId\":\"0198f2c1-4d3a-7000-8000-000000000001\"},"
-		"{\"queue\":\"c\",\"traceId\":\"no\"}]},{\"type\":\"ack\","
-		"\"transactionId\":\"x\",\"consumerGroup\":\"g\",\"status\":"
-		"\"dlq\"}],\"requiredLeases\":[\"l1\",\"l2\"],\"kv\":null,"
-		"\"timers\":null}"), &arena, &t, &e), 0);
+	assert_int_equal(
+		body_parse_txn(
+			span_of("{\"operations\":[{\"queue\":"
+				"\"a\",\"data\":{\"o\":77},\"type\":\"push\"},{\"type\":"
+				"\"push\",\"items\":[{\"queue\":\"b\",\"data\":1,\"payload\":2,"
+				"\"traceId\":\"0198f2c1-4d3a-7000-8000-000000000001\"},"
+				"{\"queue\":\"c\",\"traceId\":\"no\"}]},{\"type\":\"ack\","
+				"\"transactionId\":\"x\",\"consumerGroup\":\"g\",\"status\":"
+				"\"dlq\"}],\"requiredLeases\":[\"l1\",\"l2\"],\"kv\":null,"
+				"\"timers\":null}"),
+			&arena, &t, &e),
+		0);
 	assert_int_equal(t.ops_n, 3);
 	assert_true(t.ops[0].is_push);
 	assert_int_equal(t.ops[0].n, 1);
@@ -344,8 +374,9 @@ transactions_name_what_is_wrong(void **state)
 	for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++) {
 		struct err e = ERR_ZERO;
 
-		assert_int_equal(body_parse_txn(span_of(list[i].body), &arena,
-			&t, &e), -1);
+		assert_int_equal(
+			body_parse_txn(span_of(list[i].body), &arena, &t, &e),
+			-1);
 		assert_string_equal(e.text, list[i].text);
 	}
 }

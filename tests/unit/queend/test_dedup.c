@@ -176,7 +176,7 @@ what_left_the_window_is_dropped_and_no_longer_covered(void **state)
 				back += 10)
 				assert_true(suspects_hold(f,
 					(uint64_t)(offset - 1 - k -
-						back * 1000),
+						   back * 1000),
 					offset - 1 - k - back * 1000));
 	}
 	dedup_stats(d, &st);
@@ -286,7 +286,8 @@ random_streams_never_miss_an_id(void **state)
 			assert_true(add(d, f, offset, next, n, at, window));
 			for (size_t i = 0; i < n; i++)
 				all[count++] = (struct ref){ .n = next + i,
-					.off = offset + (int64_t)i, .at = at };
+					.off = offset + (int64_t)i,
+					.at = at };
 			offset += (int64_t)n;
 			next += n;
 			if ((r = mix(r)) % 4 == 0)
@@ -296,14 +297,13 @@ random_streams_never_miss_an_id(void **state)
 				dedup_restart(d, f, offset, at);
 			}
 			assert_int_equal(dedup_verified(f), offset - 1);
-			assert_true(from || dedup_covered_us(f) <=
-				at - window);
+			assert_true(from || dedup_covered_us(f) <= at - window);
 		}
 		for (size_t i = 0; i < count; i++)
 			if (all[i].off >= from &&
 				all[i].at >= dedup_covered_us(f))
-				assert_true(suspects_hold(f, all[i].n,
-					all[i].off));
+				assert_true(
+					suspects_hold(f, all[i].n, all[i].off));
 		dedup_free(d);
 	}
 	free(all);
