@@ -1,0 +1,658 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every phrase, every flag, every column.  Columns name the fields of our own
+ * routes; their headers are stable, scripts cut by them.
+ */
+#include "cmds.h"
+#include "out.h"
+
+#define API "/api/v1"
+#define VIEW(columns, at) \
+	{ .rows = at, .cols = columns, \
+	  .cols_n = sizeof(columns) / sizeof(columns[0]) }
+
+#define COL(h, p) { .head = h, .path = p }
+#define COUNT(h, p) { .head = h, .path = p, .kind = OUT_COUNT }
+#define SECONDS(h, p) { .head = h, .path = p, .kind = OUT_SECONDS }
+#define LIST(h, p) { .head = h, .path = p, .kind = OUT_LIST }
+#define WIDE(h, p) { .head = h, .path = p, .wide = true }
+#define COUNT_WIDE(h, p) \
+	{ .head = h, .path = p, .kind = OUT_COUNT, .wide = true }
+
+#define SENT(n, l, t, d, a, h, q) \
+	{ .name = n, .letter = l, .type = t, .dflt = d, .arg = a, .help = h, \
+	  .query = q }
+#define WORDS(n, l, t, d, a, h, w) \
+	{ .name = n, .letter = l, .type = t, .dflt = d, .arg = a, .help = h, \
+	  .words = w }
+#define FLAG(n, l, t, d, a, h) SENT(n, l, t, d, a, h, NULL)
+#define SWITCH(n, l, h) FLAG(n, l, CMD_BOOL, NULL, NULL, h)
+
+/* clang-format off */
+
+/* ---- columns ---- */
+
+static const struct out_col queue_cols[] = {
+	COL("NAME", "name"),
+	COL("NAMESPACE", "namespace"),
+	COL("TASK", "task"),
+	COUNT("PARTITIONS", "partitions"),
+	COL("PRIORITY", "options.priority"),
+	COL("LEASE", "options.leaseTime"),
+	WIDE("RETRY", "options.retryLimit"),
+	COUNT_WIDE("MAXSIZE", "options.maxSize"),
+	WIDE("ENCRYPTED", "options.encryptionEnabled"),
+	COUNT_WIDE("MESSAGES", "messages.total"),
+	COUNT_WIDE("PENDING", "messages.pending"),
+};
+static const struct out_view queue_view = VIEW(queue_cols, "queues");
+
+static const struct out_col depth_cols[] = {
+	COUNT("PENDING", "pending"),
+	COUNT("PARTITIONS", "partitions"),
+	COUNT("PARTITIONSPENDING", "partitionsPending"),
+	COUNT("EFFECTIVE", "effectivePending"),
+};
+
+static const struct out_col partition_cols[] = {
+	COL("PARTITION", "name"),
+	COUNT("PENDING", "stats.pending"),
+	COUNT("PROCESSING", "stats.processing"),
+	COUNT_WIDE("COMPLETED", "stats.completed"),
+	COUNT_WIDE("FAILED", "stats.failed"),
+	COUNT_WIDE("DLQ", "stats.deadLetter"),
+	COUNT_WIDE("TOTAL", "stats.total"),
+	COUNT_WIDE("MESSAGES", "messages.total"),
+};
+
+static const struct out_col namespace_cols[] = {
+	COL("NAMESPACE", "namespace"),
+	COUNT("QUEUES", "queues"),
+	COUNT_WIDE("TASKS", "tasks"),
+};
+static const struct out_view namespace_view =
+	VIEW(namespace_cols, "namespaces");
+
+static const struct out_col task_cols[] = {
+	COL("TASK", "task"),
+	COUNT("QUEUES", "queues"),
+	COUNT_WIDE("NAMESPACES", "namespaces"),
+};
+static const struct out_view task_view = VIEW(task_cols, "tasks");
+
+static const struct out_col lag_cols[] = {
+	COL("CG", "name|consumer_group"),
+	COL("QUEUE", "queueName|queue_name"),
+	COUNT("MESSAGES", "totalLag|offset_lag"),
+	SECONDS("LAG", "maxTimeLag|time_lag_seconds"),
+	COUNT_WIDE("PARTITIONS", "partitionCursors|partition_name"),
+	WIDE("SUBSCRIBED", "subscriptionTimestamp"),
+};
+static const struct out_view lag_view = VIEW(lag_cols, ".");
+
+static const struct out_col message_cols[] = {
+	COL("TX", "transactionId"),
+	COL("QUEUE", "queue"),
+	COL("PARTITION", "partition"),
+	COL("STATUS", "status"),
+	COL("RETRIES", "retryCount"),
+	COL("CREATED", "createdAt"),
+	WIDE("PARTITIONID", "partitionId"),
+	WIDE("PRODUCER", "producerSub"),
+};
+static const struct out_view message_view = VIEW(message_cols, "messages");
+
+static const struct out_col trace_cols[] = {
+	COL("AT", "created_at"),
+	COL("EVENT", "event_type"),
+	LIST("TRACE", "trace_names"),
+	COL("DATA", "data"),
+};
+static const struct out_view trace_view = VIEW(trace_cols, "traces");
+
+static const struct out_col trace_name_cols[] = {
+	COL("NAME", "trace_name"),
+	COUNT("EVENTS", "trace_count"),
+	COL("FIRST", "first_seen"),
+	COL("LAST", "last_seen"),
+};
+static const struct out_view trace_name_view =
+	VIEW(trace_name_cols, "trace_names");
+
+static const struct out_col trace_by_name_cols[] = {
+	COL("AT", "created_at"),
+	COL("EVENT", "event_type"),
+	COL("TX", "transaction_id"),
+	COL("PARTITION", "partition_name"),
+	COL("DATA", "data"),
+};
+static const struct out_view trace_by_name_view =
+	VIEW(trace_by_name_cols, "traces");
+
+static const struct out_col dlq_cols[] = {
+	COL("TX", "transactionId"),
+	COL("QUEUE", "queue"),
+	COL("PARTITION", "partition"),
+	COL("CG", "consumerGroup"),
+	COL("RETRIES", "retryCount"),
+	COL("ERROR", "errorMessage"),
+	WIDE("FAILED-AT", "failedAt"),
+	WIDE("PARTITIONID", "partitionId"),
+};
+static const struct out_view dlq_view = VIEW(dlq_cols, "messages");
+
+static const struct out_col status_cols[] = {
+	COL("QUEUE", "name"),
+	COL("NAMESPACE", "namespace"),
+	WIDE("TASK", "task"),
+	COUNT("PENDING", "messages.pending"),
+	COUNT("PROCESSING", "messages.processing"),
+	COUNT("COMPLETED", "messages.completed"),
+	COUNT("FAILED", "messages.failed"),
+	COUNT("DLQ", "messages.deadLetter"),
+	SECONDS("LAG", "lagSeconds"),
+};
+static const struct out_view status_view = VIEW(status_cols, "queues");
+
+static const struct out_col one_status_cols[] = {
+	COL("QUEUE", "queue"),
+	COUNT("PENDING", "pending"),
+	COUNT("PROCESSING", "processing"),
+	COUNT("COMPLETED", "completed"),
+	COUNT("FAILED", "failed"),
+	COUNT("DLQ", "deadLetter"),
+	COUNT("PARTITIONS", "partitions"),
+	SECONDS("LAG", "lagSeconds"),
+};
+
+static const struct out_col ping_cols[] = {
+	COL("STATUS", "status"),
+	COL("DATABASE", "database"),
+	COL("VERSION", "version"),
+	COL("LATENCY", "latency"),
+};
+static const struct out_view ping_view = VIEW(ping_cols, ".");
+
+static const struct out_col context_cols[] = {
+	COL("CURRENT", "current"),
+	COL("NAME", "name"),
+	COL("SERVER", "server"),
+	COL("AUTH", "auth"),
+	WIDE("INSECURE", "insecure"),
+};
+static const struct out_view context_view = VIEW(context_cols, ".");
+
+/* The ones that other files pick; table and answer differ there. */
+const struct out_view cmd_view_depth = { .rows = ".", .cols = depth_cols,
+	.cols_n = 3, .whole = true };
+/* only a conflating group has another number of what is left to do */
+const struct out_view cmd_view_depth_conflating = { .rows = ".",
+	.cols = depth_cols, .cols_n = 4, .whole = true };
+const struct out_view cmd_view_partitions = VIEW(partition_cols, "partitions");
+const struct out_view cmd_view_one_status = VIEW(one_status_cols, ".");
+
+/* ---- flags that come again ---- */
+
+#define END { .name = NULL }
+#define YES SWITCH("yes", 'y', "do it; without, it is refused")
+#define DRY SWITCH("dry-run", 0, "tell what would be done")
+#define CG FLAG("cg", 0, CMD_STR, NULL, "GROUP", "consumer group")
+#define LABELS(q1, q2) \
+	SENT("namespace", 0, CMD_STR, NULL, "NAME", "only this namespace", q1), \
+	SENT("task", 0, CMD_STR, NULL, "NAME", "only this task", q2)
+#define PAGE(n, q1, q2) \
+	SENT("limit", 0, CMD_INT, n, "N", "rows at most; 0 = the default", q1), \
+	SENT("offset", 0, CMD_INT, "0", "N", "rows to skip", q2)
+#define MODES "all new new-only"
+#define TIMES "now beginning"
+#define DIR FLAG("dir", 0, CMD_STR, NULL, "DIR", "folder of the cell")
+#define CONNINFO \
+	FLAG("conninfo", 0, CMD_STR, NULL, "TEXT", \
+	  "libpq connection string; else QUEEN_PG_CONNINFO, PG_*, the cell")
+
+const struct cmd_flag cmd_globals[] = {
+	FLAG("context", 0, CMD_STR, NULL, "NAME",
+	  "context of the config file"),
+	FLAG("server", 0, CMD_STR, NULL, "URL",
+	  "the broker, as http://host:6632"),
+	FLAG("token", 0, CMD_STR, NULL, "TOKEN",
+	  "bearer token; QUEEN_TOKEN hides it from the process list"),
+	WORDS("output", 'o', CMD_STR, NULL, "FORMAT",
+	  "table, wide, json, ndjson, yaml, raw, jsonpath=PATH",
+	  "table wide json ndjson yaml raw jsonpath="),
+	SWITCH("no-color", 0, "no colours"),
+	SWITCH("color", 0, "colours also without a terminal"),
+	SWITCH("insecure", 0, "do not verify the certificate"),
+	SWITCH("quiet", 'q', "no confirmation lines"),
+	SWITCH("no-headers", 0, "tables without their header"),
+	FLAG("config", 0, CMD_STR, NULL, "PATH",
+	  "the config file, else ~/.queen/config.yaml"),
+	SWITCH("version", 0, "print the version"),
+	END
+};
+
+static const struct cmd_flag push_flags[] = {
+	FLAG("partition", 0, CMD_STR, NULL, "NAME",
+	  "the partition of each item"),
+	FLAG("partition-key", 0, CMD_STR, NULL, "PATH",
+	  "dotted path in the payload that names the partition"),
+	FLAG("batch", 0, CMD_INT, "100", "N", "items per request"),
+	FLAG("data", 0, CMD_STR, NULL, "JSON",
+	  "one payload, instead of stdin"),
+	FLAG("file", 'f', CMD_STR, NULL, "FILE",
+	  "one payload per line, - = stdin"),
+	FLAG("trace-id", 0, CMD_STR, NULL, "UUID", "trace id of each item"),
+	FLAG("transaction-id", 0, CMD_STR, NULL, "ID", "id of the first item"),
+	SWITCH("wrapped", 0,
+	  "lines are {transactionId, traceId, partition, data}"),
+	SWITCH("dry-run", 0, "count the items, send nothing"),
+	END
+};
+
+static const struct cmd_flag pop_flags[] = {
+	CG,
+	FLAG("partition", 0, CMD_STR, NULL, "NAME", "only this partition"),
+	FLAG("limit", 'n', CMD_INT, "1", "N", "messages to print at most"),
+	FLAG("batch", 0, CMD_INT, NULL, "N",
+	  "messages to lease, else the limit"),
+	FLAG("max-partitions", 0, CMD_INT, "1", "N", "partitions at most"),
+	SWITCH("auto-ack", 0, "acknowledge inside the pop"),
+	FLAG("wait", 0, CMD_BOOL, "true", NULL, "wait for a message"),
+	FLAG("timeout", 0, CMD_DURATION, "10s", "TIME", "how long to wait"),
+	LABELS(NULL, NULL),
+	WORDS("from-mode", 0, CMD_STR, NULL, "MODE",
+	  "where a new group starts: all, new", MODES),
+	FLAG("since", 0, CMD_STR, NULL, "TIME", "a new group starts there"),
+	SWITCH("conflation", 0,
+	  "only the newest message of a partition; needs --cg"),
+	END
+};
+
+static const struct cmd_flag tail_flags[] = {
+	FLAG("cg", 0, CMD_STR, "queenctl-tail", "GROUP", "consumer group"),
+	FLAG("partition", 0, CMD_STR, NULL, "NAME", "only this partition"),
+	FLAG("max-partitions", 0, CMD_INT, "1", "N", "partitions per pop"),
+	FLAG("batch", 0, CMD_INT, "0", "N", "messages per pop; 0 = 100"),
+	FLAG("concurrency", 0, CMD_INT, "0", "N",
+	  "accepted; one pop is in flight at a time"),
+	SWITCH("follow", 'f', "go on until interrupted"),
+	FLAG("limit", 'n', CMD_INT, "0", "N", "stop after N; 0 = one batch"),
+	SWITCH("auto-ack", 0, "acknowledge inside the pop"),
+	WORDS("from", 0, CMD_STR, NULL, "MODE",
+	  "where a new group starts: all, new", MODES),
+	FLAG("since", 0, CMD_STR, NULL, "TIME", "a new group starts there"),
+	FLAG("idle-millis", 0, CMD_INT, "0", "MS",
+	  "stop after so long without messages"),
+	FLAG("timeout", 0, CMD_DURATION, "30s", "TIME", "of one pop"),
+	SWITCH("conflation", 0, "only the newest message of a partition"),
+	END
+};
+
+static const struct cmd_flag ack_flags[] = {
+	FLAG("partition-id", 0, CMD_STR, NULL, "UUID",
+	  "partition of the message"),
+	FLAG("lease-id", 0, CMD_STR, NULL, "UUID",
+	  "lease it was popped under"),
+	CG,
+	FLAG("error", 0, CMD_STR, NULL, "TEXT", "reason, with --failed"),
+	SWITCH("failed", 0, "not completed: deliver it again"),
+	FLAG("batch", 0, CMD_STR, NULL, "FILE",
+	  "lines as pop prints them, - = stdin"),
+	END
+};
+
+static const struct cmd_flag tx_flags[] = {
+	FLAG("file", 'f', CMD_STR, NULL, "FILE", "the bundle, - = stdin"),
+	DRY, END
+};
+
+static const struct cmd_flag lease_flags[] = {
+	FLAG("seconds", 0, CMD_INT, "60", "N", "from now on"), END
+};
+
+static const struct cmd_flag queue_list_flags[] = {
+	LABELS(NULL, NULL), PAGE("0", NULL, NULL), END
+};
+static const struct cmd_flag depth_flags[] = {
+	SENT("group", 0, CMD_STR, NULL, "GROUP", "backlog of this group",
+	  "group"),
+	END
+};
+static const struct cmd_flag configure_flags[] = {
+	SENT("namespace", 0, CMD_STR, NULL, "NAME", "label", "namespace"),
+	SENT("task", 0, CMD_STR, NULL, "NAME", "label", "task"),
+	SENT("lease-time", 0, CMD_INT, NULL, "S", "seconds of a lease",
+	  "leaseTime"),
+	SENT("retry-limit", 0, CMD_INT, NULL, "N",
+	  "failures before the dead letter", "retryLimit"),
+	SENT("delayed-processing", 0, CMD_INT, NULL, "S",
+	  "seconds before a message can be popped", "delayedProcessing"),
+	SENT("window-buffer", 0, CMD_INT, NULL, "S",
+	  "seconds to gather a batch", "windowBuffer"),
+	SENT("min-pop-wait", 0, CMD_INT, NULL, "MS",
+	  "a waiting pop gathers so long", "minPopWaitTime"),
+	SENT("retention", 0, CMD_INT, NULL, "S", "seconds a message is kept",
+	  "retentionSeconds"),
+	SENT("completed-retention", 0, CMD_INT, NULL, "S",
+	  "seconds a consumed message is kept", "completedRetentionSeconds"),
+	SENT("max-wait", 0, CMD_INT, NULL, "S",
+	  "seconds an unconsumed message is kept", "maxWaitTimeSeconds"),
+	SENT("dedup-window", 0, CMD_INT, NULL, "S",
+	  "seconds a transaction id is remembered", "dedupWindowSeconds"),
+	SENT("priority", 0, CMD_INT, NULL, "N", "kept and shown", "priority"),
+	SENT("max-size", 0, CMD_INT, NULL, "N", "kept and shown", "maxSize"),
+	SENT("encrypt", 0, CMD_BOOL, NULL, NULL, "seal payloads",
+	  "encryptionEnabled"),
+	SENT("dlq", 0, CMD_BOOL, "true", NULL,
+	  "keep what failed for good as dead letters", "deadLetterQueue"),
+	END
+};
+static const struct cmd_flag delete_flags[] = { YES, END };
+static const struct cmd_flag label_flags[] = {
+	LABELS("namespace", "task"), END
+};
+
+static const struct cmd_flag partition_seek_flags[] = {
+	CG,
+	WORDS("to", 0, CMD_STR, "end", "WHERE", "end, a time, or offset:N",
+	  TIMES),
+	END
+};
+static const struct cmd_flag lag_flags[] = {
+	FLAG("min-seconds", 0, CMD_INT, "0", "N",
+	  "only partitions so far behind, one row each"),
+	END
+};
+static const struct cmd_flag seek_flags[] = {
+	WORDS("to", 0, CMD_STR, NULL, "WHERE", "end, beginning or a time",
+	  TIMES),
+	DRY, END
+};
+static const struct cmd_flag cg_delete_flags[] = {
+	FLAG("queue", 0, CMD_STR, NULL, "QUEUE", "only on this queue"),
+	SENT("metadata", 0, CMD_BOOL, "true", NULL,
+	  "forget the subscription too; false: keep it", "deleteMetadata"),
+	YES, END
+};
+static const struct cmd_flag replay_flags[] = {
+	CG,
+	WORDS("to", 0, CMD_STR, NULL, "WHERE", "end, beginning or a time",
+	  TIMES),
+	DRY,
+	SWITCH("follow", 'f', "wait until the group has caught up"),
+	END
+};
+
+static const struct cmd_flag message_flags[] = {
+	SENT("queue", 0, CMD_STR, NULL, "QUEUE", "only this queue", "queue"),
+	SENT("partition", 0, CMD_STR, NULL, "NAME", "only this partition",
+	  "partition"),
+	WORDS("status", 0, CMD_STR, NULL, "WORD",
+	  "pending, processing, completed or failed",
+	  "pending processing completed failed"),
+	SENT("cg", 0, CMD_STR, NULL, "GROUP", "as this group sees them",
+	  "consumerGroup"),
+	WORDS("from", 0, CMD_STR, NULL, "TIME", "stored since; else 1h ago",
+	  TIMES),
+	WORDS("to", 0, CMD_STR, NULL, "TIME", "stored until", TIMES),
+	PAGE("100", "limit", "offset"), END
+};
+static const struct cmd_flag trace_page_flags[] = {
+	PAGE("100", "limit", "offset"), END
+};
+
+#define DLQ_FILTERS \
+	SENT("queue", 0, CMD_STR, NULL, "QUEUE", "only this queue", "queue"), \
+	SENT("cg", 0, CMD_STR, NULL, "GROUP", "only this group", \
+	  "consumerGroup"), \
+	SENT("partition", 0, CMD_STR, NULL, "NAME", "only this partition", \
+	  "partition"), \
+	WORDS("from", 0, CMD_STR, NULL, "TIME", "failed since", TIMES), \
+	WORDS("to", 0, CMD_STR, NULL, "TIME", "failed until", TIMES)
+static const struct cmd_flag dlq_list_flags[] = {
+	DLQ_FILTERS, PAGE("0", NULL, NULL), END
+};
+static const struct cmd_flag dlq_drain_flags[] = {
+	DLQ_FILTERS,
+	FLAG("limit", 0, CMD_INT, "0", "N", "rows per page; 0 = 200"),
+	YES, DRY, END
+};
+static const struct cmd_flag dlq_retry_flags[] = {
+	FLAG("id", 0, CMD_STR, NULL, "UUID",
+	  "the dead letter's own id, instead of the two arguments"),
+	FLAG("to-queue", 0, CMD_STR, NULL, "QUEUE",
+	  "with --id: move it there"),
+	FLAG("to-partition", 0, CMD_STR, NULL, "NAME",
+	  "with --id: move it there"),
+	YES, DRY, END
+};
+
+static const struct cmd_flag status_flags[] = {
+	LABELS("namespace", "task"),
+	SWITCH("partitions", 0, "one row per partition"),
+	SENT("limit", 0, CMD_INT, "100", "N", "queues at most", "limit"),
+	END
+};
+static const struct cmd_flag ping_flags[] = {
+	FLAG("timeout", 0, CMD_DURATION, "5s", "TIME", "how long to wait"), END
+};
+static const struct cmd_flag version_flags[] = {
+	SWITCH("short", 0, "only this program's line"), END
+};
+static const struct cmd_flag metrics_flags[] = {
+	SWITCH("prometheus", 0, "the text for Prometheus"), END
+};
+static const struct cmd_flag analytics_flags[] = {
+	WORDS("from", 0, CMD_STR, NULL, "TIME", "start of the window", TIMES),
+	WORDS("to", 0, CMD_STR, NULL, "TIME", "end of the window", TIMES),
+	SENT("queue", 0, CMD_STR, NULL, "QUEUE", "only this queue", "queue"),
+	END
+};
+static const struct cmd_flag maintenance_flags[] = {
+	SWITCH("pop", 0, "of pops instead of pushes"), END
+};
+static const struct cmd_flag maintenance_on_flags[] = {
+	SWITCH("pop", 0, "of pops instead of pushes"), YES, END
+};
+static const struct cmd_flag apply_flags[] = {
+	FLAG("file", 'f', CMD_STR, NULL, "FILE", "YAML or JSON, - = stdin"),
+	DRY, END
+};
+static const struct cmd_flag set_context_flags[] = {
+	FLAG("token-ref", 0, CMD_STR, NULL, "REF",
+	  "env, file:///PATH or literal:TOKEN"),
+	SWITCH("no-keychain", 0, "accepted; tokens are kept in files anyway"),
+	END
+};
+static const struct cmd_flag up_flags[] = {
+	DIR,
+	FLAG("port", 0, CMD_INT, "6632", "N", "HTTP port"),
+	FLAG("bind", 0, CMD_STR, "127.0.0.1", "ADDR", "address to listen on"),
+	SWITCH("detach", 'd', "leave it running"),
+	END
+};
+static const struct cmd_flag down_flags[] = { DIR, END };
+static const struct cmd_flag schema_flags[] = { CONNINFO, DIR, END };
+static const struct cmd_flag grant_flags[] = { CONNINFO, DIR,
+	SWITCH("dry-run", 0, "print the statements"), END };
+static const struct cmd_flag doctor_flags[] = {
+	CONNINFO, DIR,
+	FLAG("max-lag", 0, CMD_DURATION, "1h", "TIME",
+	  "a group further behind is a finding"),
+	END
+};
+
+/* ---- groups and phrases ---- */
+
+const struct cmd_group cmd_groups[] = {
+	{ "queue", "queues q", "Queues: list, configure, delete." },
+	{ "partition", "partitions p", "Partitions of a queue." },
+	{ "namespace", "namespaces ns", "Namespaces of queues." },
+	{ "task", "tasks", "Tasks of queues." },
+	{ "cg", "consumer-group consumer-groups",
+	  "Consumer groups: lag, seek, delete." },
+	{ "messages", "message msg msgs", "Single messages." },
+	{ "traces", "trace", "Events that applications wrote." },
+	{ "dlq", NULL, "Dead letters: list, retry, drain." },
+	{ "lease", "leases", "Leases of popped messages." },
+	{ "analytics", "a an", "Counters over time." },
+	{ "maintenance", "maint", "Stop and resume pushes or pops." },
+	{ "config", NULL, "Contexts: named servers." },
+	{ "schema", NULL, "The schema in the database (no server needed)." },
+};
+const size_t cmd_groups_n = sizeof(cmd_groups) / sizeof(cmd_groups[0]);
+
+#define ANALYTICS(word, path, text) \
+	{ "analytics", word, NULL, NULL, analytics_flags, cmd_analytics, NULL, \
+	  path, text }
+
+const struct cmd_phrase cmd_table[] = {
+	{ NULL, "up", NULL, NULL, up_flags, cmd_up, NULL, NULL,
+	  "start a private cell: PostgreSQL and queend of your own" },
+	{ NULL, "down", NULL, NULL, down_flags, cmd_down, NULL, NULL,
+	  "stop the private cell" },
+	{ NULL, "push", NULL, "<queue>", push_flags, cmd_push, NULL, NULL,
+	  "push messages, one JSON payload per line" },
+	{ NULL, "pop", NULL, "[queue]", pop_flags, cmd_pop, NULL, NULL,
+	  "pop messages, one JSON object per line" },
+	{ NULL, "ack", NULL, "[transactionId]", ack_flags, cmd_ack, NULL, NULL,
+	  "acknowledge popped messages" },
+	{ NULL, "tail", NULL, "<queue>", tail_flags, cmd_tail, NULL, NULL,
+	  "print a queue's messages as they come" },
+	{ NULL, "tx", NULL, NULL, tx_flags, cmd_tx, NULL, NULL,
+	  "commit a bundle of acks and pushes" },
+	{ NULL, "replay", NULL, "[queue]", replay_flags, cmd_replay, NULL, NULL,
+	  "let a group read a queue again" },
+	{ NULL, "lag", NULL, NULL, lag_flags, cmd_group_list, &lag_view, NULL,
+	  "how far consumer groups are behind" },
+	{ NULL, "status", NULL, "[queue]", status_flags, cmd_status,
+	  &status_view, API "/status/queues", "backlog of the queues" },
+	{ NULL, "ping", NULL, NULL, ping_flags, cmd_ping, &ping_view, "/health",
+	  "ask the server and its database for a sign of life" },
+	{ NULL, "doctor", NULL, NULL, doctor_flags, cmd_doctor, NULL, NULL,
+	  "examine database and cell; each finding names its fix" },
+	{ NULL, "apply", NULL, NULL, apply_flags, cmd_apply, NULL, NULL,
+	  "make queues and groups as a manifest says" },
+	{ NULL, "metrics", NULL, NULL, metrics_flags, cmd_metrics, NULL,
+	  "/metrics", "counters of the server" },
+	{ NULL, "version", NULL, NULL, version_flags, cmd_version, NULL, NULL,
+	  "versions of this program and the server" },
+	{ NULL, "completion", NULL, "<shell>", NULL, cmd_completion, NULL, NULL,
+	  "print the completion script for bash or zsh" },
+
+	{ "queue", "list", "ls", NULL, queue_list_flags, cmd_queue_list,
+	  &queue_view, API "/resources/queues", "all queues" },
+	{ "queue", "describe", "get show", "<queue>", NULL, cmd_get, NULL,
+	  API "/resources/queues/{0}", "one queue with its options" },
+	{ "queue", "depth", NULL, "<queue>", depth_flags,
+	  cmd_queue_depth, NULL, API "/resources/queues/{0}/depth",
+	  "backlog, computed now" },
+	{ "queue", "configure", "set", "<queue>", configure_flags,
+	  cmd_queue_configure, NULL, NULL,
+	  "create a queue or change the options given" },
+	{ "queue", "delete", "rm", "<queue>", delete_flags, cmd_queue_delete,
+	  NULL, NULL, "delete a queue and all it holds" },
+	{ "queue", "stats", NULL, NULL, label_flags, cmd_get, NULL,
+	  API "/status/queues", "counts of all queues" },
+
+	{ "partition", "list", "ls", "<queue>", NULL, cmd_get,
+	  &cmd_view_partitions,
+	  API "/status/queues/{0}?includePartitions=true",
+	  "partitions of a queue" },
+	{ "partition", "describe", "get show", "<queue> <partition>", NULL,
+	  cmd_get, &message_view,
+	  API "/messages?queue={0}&partition={1}&limit=50",
+	  "recent messages of a partition" },
+	{ "partition", "seek", NULL, "<queue> <partition>",
+	  partition_seek_flags, cmd_partition_seek, NULL, NULL,
+	  "move a group's position on one partition" },
+
+	{ "namespace", "list", "ls", NULL, NULL, cmd_get, &namespace_view,
+	  API "/resources/namespaces", "all namespaces" },
+	{ "task", "list", "ls", NULL, NULL, cmd_get, &task_view,
+	  API "/resources/tasks", "all tasks" },
+
+	{ "cg", "list", "ls", NULL, NULL, cmd_get, &lag_view,
+	  API "/consumer-groups", "all groups" },
+	{ "cg", "describe", "get show", "<group>", NULL, cmd_get, NULL,
+	  API "/consumer-groups/{0}", "one group on all its partitions" },
+	{ "cg", "lag", NULL, NULL, lag_flags, cmd_group_list, &lag_view, NULL,
+	  "how far groups are behind" },
+	{ "cg", "seek", NULL, "<group> <queue>", seek_flags, cmd_group_seek,
+	  NULL, NULL, "move a group's position on a queue" },
+	{ "cg", "delete", "rm", "<group>", cg_delete_flags, cmd_group_delete,
+	  NULL, NULL, "delete a group's positions" },
+	{ "cg", "refresh-stats", NULL, NULL, NULL, cmd_group_refresh, NULL,
+	  NULL, "compute statistics now" },
+
+	{ "messages", "list", "ls", NULL, message_flags, cmd_message_list,
+	  &message_view, API "/messages", "stored messages" },
+	{ "messages", "get", "describe show", "<partitionId> <transactionId>",
+	  NULL, cmd_get, NULL, API "/messages/{0}/{1}", "one message" },
+	{ "messages", "delete", "rm", "<partitionId> <transactionId>",
+	  delete_flags, cmd_message_delete, NULL, API "/messages/{0}/{1}",
+	  "delete the dead letters of a message" },
+	{ "messages", "traces", NULL, "<partitionId> <transactionId>", NULL,
+	  cmd_get, &trace_view, API "/traces/{0}/{1}",
+	  "events written about a message" },
+
+	{ "traces", "by-message", NULL, "<partitionId> <transactionId>", NULL,
+	  cmd_get, &trace_view, API "/traces/{0}/{1}",
+	  "events written about a message" },
+	{ "traces", "by-name", NULL, "<name>", trace_page_flags, cmd_get,
+	  &trace_by_name_view, API "/traces/by-name/{0}",
+	  "events of a trace name" },
+	{ "traces", "names", "list ls", NULL, trace_page_flags, cmd_get,
+	  &trace_name_view, API "/traces/names", "all trace names" },
+
+	{ "dlq", "list", "ls", NULL, dlq_list_flags, cmd_dlq_list, &dlq_view,
+	  API "/dlq", "dead letters, newest first" },
+	{ "dlq", "describe", "get show", "<partitionId> <transactionId>", NULL,
+	  cmd_get, NULL, API "/messages/{0}/{1}", "one dead message" },
+	{ "dlq", "retry", "requeue replay", "[partitionId] [transactionId]",
+	  dlq_retry_flags, cmd_dlq_retry, NULL, NULL,
+	  "move a dead letter back into its queue" },
+	{ "dlq", "drain", NULL, NULL, dlq_drain_flags, cmd_dlq_drain, NULL,
+	  API "/dlq", "delete dead letters" },
+
+	{ "lease", "extend", NULL, "<leaseId>", lease_flags, cmd_lease_extend,
+	  NULL, NULL, "hold popped messages longer" },
+
+	ANALYTICS("overview", API "/status/analytics", "messages over time"),
+	ANALYTICS("queue-lag", API "/analytics/queue-lag", "lag over time"),
+	ANALYTICS("queue-ops", API "/analytics/queue-ops",
+		"pushes, pops and acks over time"),
+	ANALYTICS("retention", API "/analytics/retention",
+		"what retention removed"),
+	ANALYTICS("postgres", API "/analytics/postgres-stats",
+		"the database from inside"),
+
+	{ "maintenance", "get", NULL, NULL, maintenance_flags,
+	  cmd_maintenance_get, NULL, NULL, "whether it is on" },
+	{ "maintenance", "on", NULL, NULL, maintenance_on_flags,
+	  cmd_maintenance_on, NULL, NULL, "stop pushes (--pop: pops)" },
+	{ "maintenance", "off", NULL, NULL, maintenance_flags,
+	  cmd_maintenance_off, NULL, NULL, "resume" },
+
+	{ "config", "view", NULL, NULL, NULL, cmd_config_view, NULL, NULL,
+	  "the config file, tokens hidden" },
+	{ "config", "current-context", "current", NULL, NULL,
+	  cmd_config_current, NULL, NULL, "name of the context in use" },
+	{ "config", "get-contexts", "list ls get", NULL, NULL, cmd_config_list,
+	  &context_view, NULL, "all contexts" },
+	{ "config", "set-context", "set", "<name>", set_context_flags,
+	  cmd_config_set, NULL, NULL,
+	  "make or change one: --server, --token, --insecure" },
+	{ "config", "use-context", "use", "<name>", NULL, cmd_config_use, NULL,
+	  NULL, "use this one from now on" },
+	{ "config", "delete-context", "delete rm", "<name>", NULL,
+	  cmd_config_delete, NULL, NULL, "forget one" },
+
+	{ "schema", "apply", NULL, NULL, schema_flags, cmd_schema_apply, NULL,
+	  NULL, "bring the database to this program's schema" },
+	{ "schema", "status", NULL, NULL, schema_flags, cmd_schema_status,
+	  NULL, NULL, "compare database and program" },
+	{ "schema", "grant", NULL, "<role>", grant_flags, cmd_schema_grant,
+	  NULL, NULL, "give a role what the tools need" },
+};
+const size_t cmd_table_n = sizeof(cmd_table) / sizeof(cmd_table[0]);

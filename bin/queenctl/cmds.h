@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The handlers the table of phrases names; each returns an exit code. */
+#ifndef QUEENCTL_CMDS_H
+#define QUEENCTL_CMDS_H
+
+#include "cmd.h"
+
+struct out_view;
+
+extern const struct out_view cmd_view_depth, cmd_view_depth_conflating,
+	cmd_view_partitions, cmd_view_one_status;
+
+/* cmd_get.c: a GET printed by the phrase's view, and what it is made of */
+int cmd_get(struct ctl *c, const struct cmd_call *a);
+/* The path of a->phrase->get with arguments and query; caller frees. */
+void cmd_get_path(const struct cmd_call *a, struct buf *path);
+/* Appends a time flag as RFC 3339; CTL_USER when it does not parse. */
+int cmd_get_time(const struct cmd_call *a, const char *flag, struct buf *path);
+/* GETs the path and prints it; consumes path. */
+int cmd_get_print(struct ctl *c, struct buf *path, const struct out_view *view);
+/* True with --yes; else a refusal is printed. */
+bool cmd_confirmed(const struct cmd_call *a, const char *what);
+
+/* cmd_data.c, cmd_pop.c, cmd_ack.c */
+int cmd_push(struct ctl *c, const struct cmd_call *a);
+int cmd_pop(struct ctl *c, const struct cmd_call *a);
+int cmd_tail(struct ctl *c, const struct cmd_call *a);
+int cmd_ack(struct ctl *c, const struct cmd_call *a);
+int cmd_tx(struct ctl *c, const struct cmd_call *a);
+int cmd_lease_extend(struct ctl *c, const struct cmd_call *a);
+
+/* cmd_queue.c */
+int cmd_queue_list(struct ctl *c, const struct cmd_call *a);
+int cmd_queue_depth(struct ctl *c, const struct cmd_call *a);
+int cmd_queue_configure(struct ctl *c, const struct cmd_call *a);
+int cmd_queue_delete(struct ctl *c, const struct cmd_call *a);
+
+/* cmd_group.c */
+int cmd_group_list(struct ctl *c, const struct cmd_call *a);
+int cmd_group_seek(struct ctl *c, const struct cmd_call *a);
+int cmd_group_delete(struct ctl *c, const struct cmd_call *a);
+int cmd_group_refresh(struct ctl *c, const struct cmd_call *a);
+int cmd_partition_seek(struct ctl *c, const struct cmd_call *a);
+int cmd_replay(struct ctl *c, const struct cmd_call *a);
+
+/* cmd_message.c */
+int cmd_message_list(struct ctl *c, const struct cmd_call *a);
+int cmd_message_delete(struct ctl *c, const struct cmd_call *a);
+
+/* cmd_dlq.c */
+int cmd_dlq_list(struct ctl *c, const struct cmd_call *a);
+int cmd_dlq_retry(struct ctl *c, const struct cmd_call *a);
+int cmd_dlq_drain(struct ctl *c, const struct cmd_call *a);
+
+/* cmd_admin.c */
+int cmd_status(struct ctl *c, const struct cmd_call *a);
+int cmd_ping(struct ctl *c, const struct cmd_call *a);
+int cmd_version(struct ctl *c, const struct cmd_call *a);
+int cmd_metrics(struct ctl *c, const struct cmd_call *a);
+int cmd_analytics(struct ctl *c, const struct cmd_call *a);
+int cmd_maintenance_get(struct ctl *c, const struct cmd_call *a);
+int cmd_maintenance_on(struct ctl *c, const struct cmd_call *a);
+int cmd_maintenance_off(struct ctl *c, const struct cmd_call *a);
+
+int cmd_apply(struct ctl *c, const struct cmd_call *a);
+
+/* cmd_config.c */
+int cmd_config_view(struct ctl *c, const struct cmd_call *a);
+int cmd_config_current(struct ctl *c, const struct cmd_call *a);
+int cmd_config_list(struct ctl *c, const struct cmd_call *a);
+int cmd_config_set(struct ctl *c, const struct cmd_call *a);
+int cmd_config_use(struct ctl *c, const struct cmd_call *a);
+int cmd_config_delete(struct ctl *c, const struct cmd_call *a);
+int cmd_completion(struct ctl *c, const struct cmd_call *a);
+
+/* cmd_cell.c, cmd_schema.c, cmd_doctor.c */
+int cmd_up(struct ctl *c, const struct cmd_call *a);
+int cmd_down(struct ctl *c, const struct cmd_call *a);
+int cmd_schema_apply(struct ctl *c, const struct cmd_call *a);
+int cmd_schema_status(struct ctl *c, const struct cmd_call *a);
+int cmd_schema_grant(struct ctl *c, const struct cmd_call *a);
+int cmd_doctor(struct ctl *c, const struct cmd_call *a);
+
+#endif
