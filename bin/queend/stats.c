@@ -24,7 +24,8 @@
 enum {
 	STATS_ENTRIES_MAX = 256,
 	STATS_COST_FACTOR = 20,
-	STATS_LIVE_FROM_MS = 50, /* cheaper answers are always live */
+	STATS_KEEP_MAX_BYTES = 1 << 20, /* larger bodies are not kept */
+	STATS_LIVE_FROM_MS = 200, /* cheaper answers are always live */
 };
 
 /* How PostgreSQL ends an object whose last member is the age. */
@@ -211,7 +212,7 @@ on_computed(void *arg, const PGresult *res, const struct err *err)
 			hsrv_reply_error(
 				w->r, 500, "%s failed: %s", e->op, err->text);
 	}
-	if (err || e->doomed) {
+	if (err || e->doomed || e->body.len > STATS_KEEP_MAX_BYTES) {
 		if (!e->doomed)
 			entry_remove(s, e);
 		entry_free(e);
