@@ -19,7 +19,7 @@
 enum {
 	HINT_COALESCE_MS = 5,
 	HINT_WAITING_MAX = 65536,
-	HINT_LAG_MS = 10000,		/* a NOTIFY that takes longer is lost */
+	HINT_LAG_MS = 10000, /* a NOTIFY that takes longer is lost */
 };
 
 /* A place in the dedup set: index of the item + 1, 0 = free. */
@@ -27,14 +27,14 @@ struct hint {
 	struct loop *loop;
 	struct pgconn *conn;
 	struct hint_events ev;
-	struct buf name;		/* as in a payload */
+	struct buf name; /* as in a payload */
 	struct hint_item *items;
 	size_t items_n, items_cap;
 	uint32_t *set;
-	size_t set_cap;			/* power of two, over 2 * items_n */
+	size_t set_cap; /* power of two, over 2 * items_n */
 	struct loop_timer timer;
 	bool flying;
-	bool lost;			/* something was dropped */
+	bool lost; /* something was dropped */
 	struct hint_stats stats;
 };
 
@@ -43,16 +43,15 @@ static void hint_flush(void *arg);
 static uint64_t
 item_hash(const struct hint_item *i)
 {
-	return map_hash_i64(i->part_id) ^
-		map_hash_i64(i->queue_id) * 3 ^
-		map_hash_i64(i->group_id) * 5 ^ ((uint64_t)i->kind << 7);
+	return map_hash_i64(i->part_id) ^ map_hash_i64(i->queue_id) * 3 ^
+	       map_hash_i64(i->group_id) * 5 ^ ((uint64_t)i->kind << 7);
 }
 
 static bool
 item_eq(const struct hint_item *a, const struct hint_item *b)
 {
 	return a->kind == b->kind && a->queue_id == b->queue_id &&
-		a->group_id == b->group_id && a->part_id == b->part_id;
+	       a->group_id == b->group_id && a->part_id == b->part_id;
 }
 
 static void
@@ -89,8 +88,8 @@ set_add(struct hint *h, const struct hint_item *i)
 	}
 	if (h->items_n == h->items_cap) {
 		h->items_cap = h->items_cap ? h->items_cap * 2 : 128;
-		h->items = reallocarray(
-			h->items, h->items_cap, sizeof(*h->items));
+		h->items =
+			reallocarray(h->items, h->items_cap, sizeof(*h->items));
 		if (!h->items)
 			abort();
 	}
@@ -142,7 +141,7 @@ hint_flush(void *arg)
 	struct hint *h = arg;
 
 	if (h->flying)
-		return;		/* on_sent comes back here */
+		return; /* on_sent comes back here */
 	if (!pgconn_is_up(h->conn)) {
 		drop_all(h);
 		return;
@@ -164,8 +163,8 @@ hint_flush(void *arg)
 	pgargs_array(&a, PGARGS_TEXT);
 	while (at < h->items_n) {
 		buf_reset(&b);
-		at += hint_write(&b, buf_span(&h->name), h->items + at,
-			h->items_n - at);
+		at += hint_write(
+			&b, buf_span(&h->name), h->items + at, h->items_n - at);
 		pgargs_item_text(&a, buf_span(&b));
 		h->stats.payloads++;
 	}
@@ -183,8 +182,10 @@ void
 hint_send(struct hint *h, enum hint_kind kind, int64_t queue_id,
 	int64_t group_id, int64_t part_id)
 {
-	struct hint_item i = { .kind = kind, .queue_id = queue_id,
-		.group_id = group_id, .part_id = part_id };
+	struct hint_item i = { .kind = kind,
+		.queue_id = queue_id,
+		.group_id = group_id,
+		.part_id = part_id };
 
 	if (!pgconn_is_up(h->conn)) {
 		h->stats.dropped++;
@@ -217,8 +218,8 @@ on_notify(void *arg, const PGnotify *n)
 	if (strcmp(n->relname, "queen_hint") != 0)
 		return;
 	/* what does not parse was not sent by one of us: no harm, no word */
-	if (hint_parse(span_of(n->extra), buf_span(&h->name), count_and_pass,
-		    h, &e))
+	if (hint_parse(span_of(n->extra), buf_span(&h->name), count_and_pass, h,
+		    &e))
 		return;
 }
 
@@ -227,7 +228,7 @@ on_event(void *arg, enum pgconn_event ev, const struct err *why)
 {
 	struct hint *h = arg;
 
-	(void)why;	/* the pool reports the state of the database */
+	(void)why; /* the pool reports the state of the database */
 	if (ev == PGCONN_UP) {
 		if (h->lost)
 			hint_flush(h);
@@ -302,7 +303,7 @@ hint_write_name(struct buf *b, struct span name)
 			buf_printf(b, "%%%02X", c);
 	}
 	if (!name.n)
-		buf_putc(b, '%');	/* an empty name is still a word */
+		buf_putc(b, '%'); /* an empty name is still a word */
 }
 
 /* 13 digits hold any id; ids are never negative. */
@@ -326,12 +327,12 @@ static bool
 same_head(const struct hint_item *a, const struct hint_item *b)
 {
 	return a->kind == b->kind && a->queue_id == b->queue_id &&
-		a->group_id == b->group_id && a->part_id && b->part_id;
+	       a->group_id == b->group_id && a->part_id && b->part_id;
 }
 
 size_t
-hint_write(struct buf *b, struct span wire_name,
-	const struct hint_item *items, size_t n)
+hint_write(struct buf *b, struct span wire_name, const struct hint_item *items,
+	size_t n)
 {
 	size_t start = b->len, i;
 

@@ -25,19 +25,19 @@ struct hint;
 struct loop;
 
 enum hint_kind {
-	HINT_MESSAGES,	/* m: messages landed */
-	HINT_RELEASED,	/* r: a lease ended and left work */
-	HINT_DONE,	/* d: a lease ended and left nothing */
-	HINT_MOVED,	/* v: a cursor moved back, a start changed */
-	HINT_CATALOG,	/* c: a queue was created, changed or deleted */
-	HINT_FLAGS,	/* f: a flag changed */
-	HINT_RESYNC,	/* x: hints were dropped, anything may have changed */
+	HINT_MESSAGES, /* m: messages landed */
+	HINT_RELEASED, /* r: a lease ended and left work */
+	HINT_DONE, /* d: a lease ended and left nothing */
+	HINT_MOVED, /* v: a cursor moved back, a start changed */
+	HINT_CATALOG, /* c: a queue was created, changed or deleted */
+	HINT_FLAGS, /* f: a flag changed */
+	HINT_RESYNC, /* x: hints were dropped, anything may have changed */
 	HINT_KINDS
 };
 
 struct hint_item {
 	enum hint_kind kind;
-	int64_t queue_id, group_id, part_id;	/* 0 = every */
+	int64_t queue_id, group_id, part_id; /* 0 = every */
 };
 
 enum { HINT_PAYLOAD_MAX = 7900, HINT_NAME_MAX = 200 };
@@ -51,9 +51,9 @@ struct hint_events {
 };
 
 /* Dials at once and for ever; instance: name of this process, copied. */
-struct hint *hint_new(struct loop *l, const char *conninfo,
-	const char *application_name, const char *instance,
-	const struct hint_events *ev);
+struct hint *
+hint_new(struct loop *l, const char *conninfo, const char *application_name,
+	const char *instance, const struct hint_events *ev);
 void hint_free(struct hint *h);
 bool hint_is_up(const struct hint *h);
 /* Leaves within about 5 ms, together with what else waits; never twice. */

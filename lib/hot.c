@@ -15,15 +15,15 @@
 
 struct hot_entry {
 	int64_t part, until_ms;
-	int64_t lease;			/* leased: which one, 0 = unknown */
-	uint64_t seq;			/* place in the line */
-	struct hot_entry *prev, *next;	/* in the line */
-	size_t heap_at;			/* 1-based; 0 = not in the heap */
-	uint32_t marks;			/* since the last hand-out */
-	uint8_t state;			/* enum hot_state */
-	bool probe;			/* ready only because time was up */
-	bool released;			/* while flying */
-	bool done;			/* leased: perhaps no more */
+	int64_t lease; /* leased: which one, 0 = unknown */
+	uint64_t seq; /* place in the line */
+	struct hot_entry *prev, *next; /* in the line */
+	size_t heap_at; /* 1-based; 0 = not in the heap */
+	uint32_t marks; /* since the last hand-out */
+	uint8_t state; /* enum hot_state */
+	bool probe; /* ready only because time was up */
+	bool released; /* while flying */
+	bool done; /* leased: perhaps no more */
 };
 
 struct hot_line {
@@ -34,7 +34,7 @@ struct hot_line {
 struct hot {
 	struct map entries;
 	struct hot_line ready, due;
-	struct hot_entry **heap;	/* heap[0] unused */
+	struct hot_entry **heap; /* heap[0] unused */
 	size_t heap_n, heap_cap;
 	size_t flying;
 	uint64_t seq;
@@ -223,8 +223,7 @@ heap_remove(struct hot *h, struct hot_entry *e)
 /* ---- transitions ---- */
 
 static void
-park(struct hot *h, struct hot_entry *e, enum hot_state state,
-	int64_t until_ms)
+park(struct hot *h, struct hot_entry *e, enum hot_state state, int64_t until_ms)
 {
 	e->state = (uint8_t)state;
 	e->until_ms = until_ms;
@@ -278,7 +277,7 @@ hot_mark(struct hot *h, int64_t part, int64_t now_ms)
 	} else if (e->state == HOT_LEASED && e->done) {
 		return wake(h, e);
 	} else if (e->state == HOT_HIDDEN &&
-		e->until_ms > now_ms + HOT_MARK_MS) {
+		   e->until_ms > now_ms + HOT_MARK_MS) {
 		e->until_ms = now_ms + HOT_MARK_MS;
 		heap_up(h, e);
 	}
@@ -347,7 +346,8 @@ release_some(struct hot *h, bool leased)
 	bool any = false;
 
 	while ((e = map_next(&h->entries, &at))) {
-		if (e->state == HOT_HIDDEN || (leased && e->state == HOT_LEASED))
+		if (e->state == HOT_HIDDEN ||
+			(leased && e->state == HOT_LEASED))
 			any = wake(h, e);
 		else if (e->state == HOT_FLYING)
 			e->released = true;

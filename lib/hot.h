@@ -24,19 +24,19 @@ enum hot_state { HOT_IDLE, HOT_READY, HOT_FLYING, HOT_LEASED, HOT_HIDDEN };
 
 /* How a hand-out ended. */
 enum hot_end {
-	HOT_END_BACK,	/* not looked at: keeps its place in the line */
-	HOT_END_MORE,	/* served, more is there: to the end of the line */
-	HOT_END_LEASED,	/* until the lease ends */
-	HOT_END_HIDDEN,	/* until it becomes visible */
-	HOT_END_EMPTY,	/* nothing there in a fresh snapshot */
-	HOT_END_GONE,	/* no such partition */
+	HOT_END_BACK, /* not looked at: keeps its place in the line */
+	HOT_END_MORE, /* served, more is there: to the end of the line */
+	HOT_END_LEASED, /* until the lease ends */
+	HOT_END_HIDDEN, /* until it becomes visible */
+	HOT_END_EMPTY, /* nothing there in a fresh snapshot */
+	HOT_END_GONE, /* no such partition */
 };
 
 /* What hot_take found. */
 enum hot_take {
 	HOT_TAKE_NONE,
-	HOT_TAKE_FRESH,	/* something said that there is work */
-	HOT_TAKE_PROBE,	/* only its time was up */
+	HOT_TAKE_FRESH, /* something said that there is work */
+	HOT_TAKE_PROBE, /* only its time was up */
 };
 
 struct hot;
@@ -70,17 +70,17 @@ int64_t hot_next_ms(const struct hot *h);
 /* Hands out the one that waited longest; probes = also those only due. */
 enum hot_take hot_take(struct hot *h, bool probes, int64_t *part);
 /* The same for this one; unknown_too = also when it is idle. */
-enum hot_take hot_take_part(struct hot *h, int64_t part, bool unknown_too,
-	bool probes);
+enum hot_take
+hot_take_part(struct hot *h, int64_t part, bool unknown_too, bool probes);
 /* Ends a hand-out; until_ms for LEASED and HIDDEN.  True = ready again. */
 bool hot_end(struct hot *h, int64_t part, enum hot_end end, int64_t until_ms,
 	int64_t now_ms);
 
 enum hot_state hot_state(const struct hot *h, int64_t part);
-size_t hot_ready(const struct hot *h);	/* without those only due */
-size_t hot_probes(const struct hot *h);	/* ready, but only due */
+size_t hot_ready(const struct hot *h); /* without those only due */
+size_t hot_probes(const struct hot *h); /* ready, but only due */
 size_t hot_flying(const struct hot *h);
-size_t hot_count(const struct hot *h);	/* all that are tracked */
+size_t hot_count(const struct hot *h); /* all that are tracked */
 /* Marks of the first n ready ones since they were last handed out. */
 uint64_t hot_marks(const struct hot *h, size_t n);
 

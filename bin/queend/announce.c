@@ -27,8 +27,8 @@ announce_messages(struct ctx *x, int64_t queue_id, int64_t part_id)
 }
 
 void
-announce_released(struct ctx *x, int64_t queue_id, int64_t group_id,
-	int64_t part_id)
+announce_released(
+	struct ctx *x, int64_t queue_id, int64_t group_id, int64_t part_id)
 {
 	if (x->pops)
 		pops_released(x->pops, queue_id, group_id, part_id);
@@ -45,8 +45,8 @@ announce_done(struct ctx *x, int64_t queue_id, int64_t group_id,
 }
 
 void
-announce_moved(struct ctx *x, int64_t queue_id, int64_t group_id,
-	int64_t part_id)
+announce_moved(
+	struct ctx *x, int64_t queue_id, int64_t group_id, int64_t part_id)
 {
 	if (x->pops)
 		pops_moved(x->pops, queue_id, group_id, part_id);

@@ -30,7 +30,7 @@ enum {
 	SCAN_BACK_US = 3000000,
 	OVERLAP_EVERY_MS = 30000,
 	OVERLAP_BACK_US = 120000000,
-	OVERLAP_MARK_US = 40000000,	/* marked again whatever was seen */
+	OVERLAP_MARK_US = 40000000, /* marked again whatever was seen */
 	SETTLE_US = 1100000,
 	SEEN_KEEP_US = 150000000,
 };
@@ -46,8 +46,8 @@ static const struct pgstmt STMT_CLOCK = { "change_clock",
 /* What is known about a partition that was written lately. */
 struct seen {
 	int64_t part_id;
-	int64_t stamp_us;	/* newest last_write_at met, 0 = none */
-	int64_t heard_us;	/* newest mark by other ways, database clock */
+	int64_t stamp_us; /* newest last_write_at met, 0 = none */
+	int64_t heard_us; /* newest mark by other ways, database clock */
 	bool settled;
 };
 
@@ -55,16 +55,16 @@ struct changes {
 	struct ctx *x;
 	struct loop_timer timer;
 	struct map seen;
-	int64_t offset_us;		/* database clock - ours */
+	int64_t offset_us; /* database clock - ours */
 	int64_t clock_sent_us, clock_next_ms;
 	bool clock_known;
 	/* the scan under way */
 	bool scanning, overlap;
 	int64_t since_us, after, now_us;
-	int64_t last_us;		/* database time of the last scan */
+	int64_t last_us; /* database time of the last scan */
 	int64_t overlap_next_ms, started_us;
 	/* repair notes */
-	bool repairing, repaired;	/* a read runs; the first one is over */
+	bool repairing, repaired; /* a read runs; the first one is over */
 	int64_t repair_after;
 	int64_t flags_next_ms;
 	struct log_sampler failures;
@@ -86,8 +86,8 @@ seen_is(const void *item, const void *key)
 static struct seen *
 seen_of(struct changes *c, int64_t part_id)
 {
-	struct seen *s = map_get(
-		&c->seen, map_hash_i64(part_id), seen_is, &part_id);
+	struct seen *s =
+		map_get(&c->seen, map_hash_i64(part_id), seen_is, &part_id);
 
 	if (s)
 		return s;
@@ -103,8 +103,8 @@ static void
 seen_prune(struct changes *c)
 {
 	int64_t old = db_now_us(c) - SEEN_KEEP_US;
-	struct seen **gone = malloc(
-		(c->seen.count + 1) * sizeof(struct seen *));
+	struct seen **gone =
+		malloc((c->seen.count + 1) * sizeof(struct seen *));
 	size_t at = 0, n = 0;
 	struct seen *s;
 
@@ -138,9 +138,8 @@ failed(struct changes *c, const char *what, const struct err *e)
 	c->stats.failures++;
 	c->failures.every_ms = 10000;
 	if (log_sample(&c->failures, clk_mono_ms(), &suppressed))
-		log_line(LOG_WARN, "change", what,
-			"error=%s suppressed=%llu", log_quote(e->text),
-			(unsigned long long)suppressed);
+		log_line(LOG_WARN, "change", what, "error=%s suppressed=%llu",
+			log_quote(e->text), (unsigned long long)suppressed);
 }
 
 /* ---- partitions ---- */
@@ -265,8 +264,9 @@ on_repairs(void *arg, const PGresult *res, const struct err *e)
 		/* what was noted before we began is in every walk */
 		if (c->repaired)
 			pops_moved(c->x->pops, pgbin_i64(res, i, 1),
-				pgbin_i64(res, i, 2), pgbin_null(res, i, 3)
-					? 0 : pgbin_i64(res, i, 3));
+				pgbin_i64(res, i, 2),
+				pgbin_null(res, i, 3) ? 0
+						      : pgbin_i64(res, i, 3));
 	}
 	if (n < SCAN_PAGE)
 		c->repaired = true;
@@ -332,8 +332,7 @@ on_hint(void *arg, const struct hint_item *i)
 		pops_mark(x->pops, i->queue_id, i->part_id);
 		break;
 	case HINT_RELEASED:
-		pops_released(
-			x->pops, i->queue_id, i->group_id, i->part_id);
+		pops_released(x->pops, i->queue_id, i->group_id, i->part_id);
 		break;
 	case HINT_DONE:
 		pops_done(x->pops, i->queue_id, i->group_id, i->part_id, 0);
@@ -391,8 +390,9 @@ struct changes *
 changes_new(struct ctx *x)
 {
 	struct changes *c = calloc(1, sizeof(*c));
-	struct hint_events ev = { .on_hint = on_hint, .on_up = on_listening,
-		.arg = c };
+	struct hint_events ev = {
+		.on_hint = on_hint, .on_up = on_listening, .arg = c
+	};
 
 	if (!c)
 		abort();

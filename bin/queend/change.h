@@ -22,7 +22,7 @@ void changes_heard(struct changes *c, int64_t queue_id, int64_t part_id);
 
 struct changes_stats {
 	uint64_t scans, rows, marks, failures;
-	int64_t last_ms;	/* duration of the last scan */
+	int64_t last_ms; /* duration of the last scan */
 };
 void changes_stats(const struct changes *c, struct changes_stats *out);
 

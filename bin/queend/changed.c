@@ -29,7 +29,7 @@ struct changed {
 	struct changed_body body;
 	bool safe_known, degraded;
 	int64_t safe_us;
-	size_t *asked;		/* entries of the call, by its ord */
+	size_t *asked; /* entries of the call, by its ord */
 	size_t asked_n;
 };
 
@@ -37,8 +37,9 @@ static void
 fail(struct hsrv_req *r, const struct err *e)
 {
 	count_db_error(ctx_of(r));
-	hsrv_reply_error(r, 500, "%s", strcmp(e->text, "pool") == 0
-		? "pool" : "partitions changed failed");
+	hsrv_reply_error(r, 500, "%s",
+		strcmp(e->text, "pool") == 0 ? "pool"
+					     : "partitions changed failed");
 }
 
 static void
@@ -86,7 +87,7 @@ put_page(struct jwrite *w, struct hsrv_req *r, const struct changed_entry *e,
 	for (; *row < PQntuples(res) && pgbin_i32(res, *row, 0) == ord;
 		++*row) {
 		if (pgbin_i32(res, *row, 1) != 0)
-			continue;	/* an empty page */
+			continue; /* an empty page */
 		rows++;
 		name = pgbin_bytes(res, *row, 2);
 		at_us = pgbin_time(res, *row, 5);
@@ -106,7 +107,7 @@ static bool
 is_unknown(const PGresult *res, int row, int32_t ord)
 {
 	return row < PQntuples(res) && pgbin_i32(res, row, 0) == ord &&
-		pgbin_i32(res, row, 1) == 1;
+	       pgbin_i32(res, row, 1) == 1;
 }
 
 static void
@@ -154,9 +155,10 @@ on_changed(void *arg, const PGresult *res, const struct err *e)
 		answer(r, res);
 }
 
-#define ASKED_EACH(c, i, e) \
-	for ((i) = 0; (i) < (c)->asked_n && \
-		((e) = &(c)->body.entries[(c)->asked[i]]); (i)++)
+#define ASKED_EACH(c, i, e)                                                    \
+	for ((i) = 0; (i) < (c)->asked_n &&                                    \
+		      ((e) = &(c)->body.entries[(c)->asked[i]]);               \
+		(i)++)
 
 static void
 ask(struct hsrv_req *r)
@@ -170,10 +172,11 @@ ask(struct hsrv_req *r)
 	pgargs_uuid(&a, ctx_tenant(r));
 	pgargs_array(&a, PGARGS_TEXT);
 	ASKED_EACH(c, i, e)
-		pgargs_item_text(&a, e->queue);
+	pgargs_item_text(&a, e->queue);
 	pgargs_close(&a);
 	pgargs_array(&a, PGARGS_TIMESTAMPTZ);
-	ASKED_EACH(c, i, e) {
+	ASKED_EACH(c, i, e)
+	{
 		if (e->timed)
 			pgargs_item_time(&a, e->since_us);
 		else
@@ -181,7 +184,8 @@ ask(struct hsrv_req *r)
 	}
 	pgargs_close(&a);
 	pgargs_array(&a, PGARGS_TIMESTAMPTZ);
-	ASKED_EACH(c, i, e) {
+	ASKED_EACH(c, i, e)
+	{
 		if (e->timed && e->has_cursor)
 			pgargs_item_time(&a, e->cursor_us);
 		else
@@ -189,7 +193,8 @@ ask(struct hsrv_req *r)
 	}
 	pgargs_close(&a);
 	pgargs_array(&a, PGARGS_TEXT);
-	ASKED_EACH(c, i, e) {
+	ASKED_EACH(c, i, e)
+	{
 		if (e->has_cursor)
 			pgargs_item_text(&a, e->cursor_name);
 		else
@@ -198,7 +203,7 @@ ask(struct hsrv_req *r)
 	pgargs_close(&a);
 	pgargs_array(&a, PGARGS_I32);
 	ASKED_EACH(c, i, e)
-		pgargs_item_i32(&a, e->limit);
+	pgargs_item_i32(&a, e->limit);
 	pgargs_close(&a);
 	pgpool_call(
 		ctx_of(r)->pool, LANE_REST, &STMT_CHANGED, &a, on_changed, r);
@@ -234,13 +239,13 @@ changed_post(struct hsrv_req *r)
 	struct err e = ERR_ZERO;
 	struct pgargs a;
 
-	if (changed_body_parse(
-		    hsrv_body(r), hsrv_arena(r), &c->body, &e) != 0) {
+	if (changed_body_parse(hsrv_body(r), hsrv_arena(r), &c->body, &e) !=
+		0) {
 		hsrv_reply_error(r, 400, "%s", e.text);
 		return;
 	}
-	c->asked = arena_alloc(
-		hsrv_arena(r), (c->body.n + 1) * sizeof(*c->asked));
+	c->asked =
+		arena_alloc(hsrv_arena(r), (c->body.n + 1) * sizeof(*c->asked));
 	for (size_t i = 0; i < c->body.n; i++)
 		if (!c->body.entries[i].bad_cursor)
 			c->asked[c->asked_n++] = i;

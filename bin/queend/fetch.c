@@ -28,7 +28,7 @@ enum {
 	FETCH_LOOK_MS = 200,
 	FETCH_LOOK_ENTRIES = 4096,
 	FETCH_RECORDS_MAX = 10000,
-	FETCH_CALL_BYTES = 64 << 20,	/* stored, and rendered */
+	FETCH_CALL_BYTES = 64 << 20, /* stored, and rendered */
 };
 
 static const struct pgstmt STMT_FETCH = { "fetch",
@@ -38,24 +38,32 @@ static const struct pgstmt STMT_HIGH = { "fetch_high",
 	"select ord, high from queen.fetch_high_v1($1, $2, $3)" };
 
 enum {
-	COL_ORD, COL_VERDICT, COL_HIGH, COL_START, COL_BASE, COL_LAST, COL_AT,
-	COL_RAW, COL_KEY, COL_BLOB
+	COL_ORD,
+	COL_VERDICT,
+	COL_HIGH,
+	COL_START,
+	COL_BASE,
+	COL_LAST,
+	COL_AT,
+	COL_RAW,
+	COL_KEY,
+	COL_BLOB
 };
 enum { VERDICT_OK, VERDICT_UNKNOWN, VERDICT_RANGE };
 
 struct fetch {
-	TAILQ_ENTRY(fetch) link;	/* while parked */
+	TAILQ_ENTRY(fetch) link; /* while parked */
 	struct hsrv_req *req;
 	struct ctx *x;
 	struct fetch_body body;
-	int64_t *high;			/* as last read, per entry */
+	int64_t *high; /* as last read, per entry */
 	int64_t deadline_ms;
 	struct pops_watch *watches;
 	size_t watches_n;
 	bool parked;
-	bool marked;			/* messages landed since the look */
-	bool looked_at;			/* in the look under way */
-	bool moved;			/* the look found a watermark moved */
+	bool marked; /* messages landed since the look */
+	bool looked_at; /* in the look under way */
+	bool moved; /* the look found a watermark moved */
 };
 TAILQ_HEAD(fetch_list, fetch);
 
@@ -65,8 +73,8 @@ struct fetches {
 	struct loop_timer timer;
 	int64_t look_next_ms;
 	bool look_soon, looking;
-	struct fetch **look;		/* those in the look, in its order */
-	size_t *look_entries;		/* how many each asked; it may be gone */
+	struct fetch **look; /* those in the look, in its order */
+	size_t *look_entries; /* how many each asked; it may be gone */
 	size_t look_n;
 };
 
@@ -136,12 +144,12 @@ watch(struct fetch *f)
 	int64_t last = 0;
 
 	if (!f->watches)
-		f->watches = arena_zalloc(hsrv_arena(f->req),
-			f->body.n * sizeof(*f->watches));
+		f->watches = arena_zalloc(
+			hsrv_arena(f->req), f->body.n * sizeof(*f->watches));
 	f->watches_n = 0;
 	for (size_t i = 0; i < f->body.n; i++) {
-		struct cat_queue *q = catalog_queue(f->x->catalog, tenant,
-			f->body.entries[i].queue);
+		struct cat_queue *q = catalog_queue(
+			f->x->catalog, tenant, f->body.entries[i].queue);
 
 		/* the look every 200 ms finds what is not in memory yet */
 		if (!q || q->id == last)
@@ -149,8 +157,9 @@ watch(struct fetch *f)
 		struct pops_watch *w = &f->watches[f->watches_n++];
 
 		last = q->id;
-		*w = (struct pops_watch){ .queue_id = q->id, .fn = on_mark,
-			.arg = f };
+		*w = (struct pops_watch){
+			.queue_id = q->id, .fn = on_mark, .arg = f
+		};
 		pops_watch(f->x->pops, w);
 	}
 }
@@ -249,20 +258,21 @@ look_at(struct fetches *fs, bool all)
 	if (fs->looking)
 		return;
 	TAILQ_FOREACH(f, &fs->parked, link)
-		n++;
+	n++;
 	fs->look = reallocarray(fs->look, n + 1, sizeof(struct fetch *));
 	fs->look_entries = reallocarray(
 		fs->look_entries, n + 1, sizeof(*fs->look_entries));
 	if (!fs->look || !fs->look_entries)
 		abort();
 	fs->look_n = 0;
-	TAILQ_FOREACH(f, &fs->parked, link) {
+	TAILQ_FOREACH(f, &fs->parked, link)
+	{
 		if (!all && !f->marked)
 			continue;
 		if (fs->look_n && (entries + f->body.n > FETCH_LOOK_ENTRIES ||
-				memcmp(ctx_tenant(fs->look[0]->req),
-					ctx_tenant(f->req),
-					sizeof(struct qid)) != 0))
+					  memcmp(ctx_tenant(fs->look[0]->req),
+						  ctx_tenant(f->req),
+						  sizeof(struct qid)) != 0))
 			continue;
 		f->marked = false;
 		f->looked_at = true;
@@ -287,8 +297,7 @@ end_due(struct fetches *fs, int64_t now)
 
 	for (f = TAILQ_FIRST(&fs->parked); f; f = next) {
 		next = TAILQ_NEXT(f, link);
-		if (f->looked_at ||
-			(now < f->deadline_ms && !fs->x->stopping))
+		if (f->looked_at || (now < f->deadline_ms && !fs->x->stopping))
 			continue;
 		unpark(f);
 		fetch_read(f);
@@ -316,7 +325,8 @@ fetches_arm(struct fetches *fs)
 	struct fetch *f;
 	bool any = false;
 
-	TAILQ_FOREACH(f, &fs->parked, link) {
+	TAILQ_FOREACH(f, &fs->parked, link)
+	{
 		any = true;
 		if (f->deadline_ms < next && !f->looked_at)
 			next = f->deadline_ms;
@@ -370,13 +380,13 @@ struct render {
 	struct buf *out;
 	struct buf frames;
 	int64_t payload_bytes;
-	bool first;		/* no unit was rendered yet */
+	bool first; /* no unit was rendered yet */
 	bool any_error;
 };
 
 static void
-put_record(struct jwrite *w, const struct frame *m, int64_t offset,
-	int64_t at_us)
+put_record(
+	struct jwrite *w, const struct frame *m, int64_t offset, int64_t at_us)
 {
 	bool sealed = m->flags & FRAME_SEALED;
 
@@ -443,19 +453,20 @@ put_entry(struct render *v, struct jwrite *w, size_t i, const PGresult *res,
 	jwrite_key(w, "records");
 	jwrite_array(w);
 	for (; *row < PQntuples(res) &&
-		pgbin_i32(res, *row, COL_ORD) == (int32_t)i + 1; ++*row)
+		pgbin_i32(res, *row, COL_ORD) == (int32_t)i + 1;
+		++*row)
 		if (!pgbin_null(res, *row, COL_BASE) && left > 0 &&
-			put_segment(v, w, res, *row, en->offset, &left, e) !=
-				0)
+			put_segment(v, w, res, *row, en->offset, &left, e) != 0)
 			return -1;
 	jwrite_end(w);
 	jwrite_kv_i64(w, "highWatermark", high);
 	jwrite_kv_i64(w, "logStartOffset", start);
 	if (verdict != VERDICT_OK) {
 		v->any_error = true;
-		jwrite_kv_cstr(w, "error", verdict == VERDICT_UNKNOWN
-			? "UNKNOWN_TOPIC_OR_PARTITION"
-			: "OFFSET_OUT_OF_RANGE");
+		jwrite_kv_cstr(w, "error",
+			verdict == VERDICT_UNKNOWN
+				? "UNKNOWN_TOPIC_OR_PARTITION"
+				: "OFFSET_OUT_OF_RANGE");
 	}
 	jwrite_end(w);
 	return 0;
@@ -489,14 +500,15 @@ on_read(void *arg, const PGresult *res, const struct err *e)
 {
 	struct fetch *f = arg;
 	struct err why = ERR_ZERO;
-	struct render v = { .f = f, .out = hsrv_out(f->req),
-		.frames = BUF_ZERO, .first = true };
+	struct render v = { .f = f,
+		.out = hsrv_out(f->req),
+		.frames = BUF_ZERO,
+		.first = true };
 
 	if (e) {
 		count_db_error(f->x);
 		hsrv_reply_error(f->req, 500, "%s",
-			strcmp(e->text, "pool") == 0 ? "pool"
-						     : "fetch failed");
+			strcmp(e->text, "pool") == 0 ? "pool" : "fetch failed");
 		return;
 	}
 	if (render_all(&v, res, &why) != 0) {
@@ -545,8 +557,7 @@ fetch_post(struct hsrv_req *r)
 	struct fetch *f = arena_zalloc(hsrv_arena(r), sizeof(*f));
 	struct err e = ERR_ZERO;
 
-	if (fetch_body_parse(
-		    hsrv_body(r), hsrv_arena(r), &f->body, &e) != 0) {
+	if (fetch_body_parse(hsrv_body(r), hsrv_arena(r), &f->body, &e) != 0) {
 		hsrv_reply_error(r, 400, "%s", e.text);
 		return;
 	}
@@ -559,7 +570,7 @@ fetch_post(struct hsrv_req *r)
 	f->x = ctx_of(r);
 	f->high = arena_zalloc(hsrv_arena(r), f->body.n * sizeof(*f->high));
 	f->deadline_ms = clk_mono_ms() +
-		(f->body.min_bytes > 0 ? f->body.max_wait_ms : 0);
+			 (f->body.min_bytes > 0 ? f->body.max_wait_ms : 0);
 	hsrv_set_user(r, f);
 	fetch_read(f);
 }

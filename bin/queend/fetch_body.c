@@ -13,12 +13,11 @@
 struct reader {
 	struct jspan j;
 	struct arena *arena;
-	size_t entry;		/* index, for the texts */
+	size_t entry; /* index, for the texts */
 };
 
 static int
-bad(const struct reader *rd, const char *field, const char *what,
-	struct err *e)
+bad(const struct reader *rd, const char *field, const char *what, struct err *e)
 {
 	return err_set(e, ERR_INPUT, "bad body: entries[%zu].%s %s", rd->entry,
 		field, what);
@@ -28,8 +27,7 @@ static int
 bad_json(const struct reader *rd, struct err *e)
 {
 	return err_set(e, ERR_INPUT, "bad body: %s at offset %zu",
-		rd->j.error ? rd->j.error : "unexpected value",
-		rd->j.error_at);
+		rd->j.error ? rd->j.error : "unexpected value", rd->j.error_at);
 }
 
 static int
@@ -80,7 +78,7 @@ grown(struct arena *a, void *old, size_t n, size_t item_bytes)
 	void *p;
 
 	if (n && (n & (n - 1)))
-		return old;	/* not a power of two: room is left */
+		return old; /* not a power of two: room is left */
 	p = arena_alloc(a, (n ? n * 2 : 1) * item_bytes);
 	if (n)
 		memcpy(p, old, n * item_bytes);
@@ -97,8 +95,7 @@ fetch_field(struct reader *rd, struct span key, const struct jspan_val *v,
 		return read_name(rd, v, "queue", &f->queue, e);
 	if (span_is(key, "partition")) {
 		if (v->type != JSPAN_NUMBER)
-			return read_name(
-				rd, v, "partition", &f->partition, e);
+			return read_name(rd, v, "partition", &f->partition, e);
 		if (read_int(rd, v, "partition", &n, e) != 0)
 			return -1;
 		f->partition = arena_printf(rd->arena, "%lld", (long long)n);
@@ -158,8 +155,8 @@ read_top_int(struct reader *rd, const char *field, int64_t dflt, int64_t lo,
 	if (v.type == JSPAN_NULL)
 		return 0;
 	if (v.type != JSPAN_NUMBER || !jspan_i64(&v, out))
-		return err_set(e, ERR_INPUT, "bad body: %s is not an integer",
-			field);
+		return err_set(
+			e, ERR_INPUT, "bad body: %s is not an integer", field);
 	*out = clamp(*out, lo, hi);
 	return 0;
 }
@@ -192,8 +189,8 @@ fetch_entries(struct reader *rd, struct fetch_body *out, struct err *e)
 				"bad body: more than %d entries",
 				FETCH_ENTRIES_MAX);
 		rd->entry = out->n;
-		out->entries = grown(rd->arena, out->entries, out->n,
-			sizeof(*out->entries));
+		out->entries = grown(
+			rd->arena, out->entries, out->n, sizeof(*out->entries));
 		if (fetch_entry(rd, &out->entries[out->n++], e) != 0)
 			return -1;
 	}
@@ -236,8 +233,8 @@ fetch_body_parse(struct span body, struct arena *a, struct fetch_body *out,
 /* ---- partitions/changed ---- */
 
 bool
-changed_cursor_parse(struct span text, bool timed, int64_t *at_us,
-	struct span *name)
+changed_cursor_parse(
+	struct span text, bool timed, int64_t *at_us, struct span *name)
 {
 	const char *bar;
 
@@ -273,8 +270,7 @@ read_since(struct reader *rd, const struct jspan_val *v,
 		return 0;
 	if (v->type != JSPAN_STRING)
 		return bad(rd, "since", "is not a string", e);
-	if (!jspan_text(v, rd->arena, &s) ||
-		!clk_parse_iso(s, &c->since_us)) {
+	if (!jspan_text(v, rd->arena, &s) || !clk_parse_iso(s, &c->since_us)) {
 		struct span raw = v->raw;
 
 		if (raw.n > 80)
@@ -328,8 +324,8 @@ changed_entry(struct reader *rd, struct changed_entry *c, struct err *e)
 		return bad(rd, "queue", "is missing", e);
 	c->has_cursor = c->after.n > 0;
 	if (c->has_cursor)
-		c->bad_cursor = !changed_cursor_parse(c->after, c->timed,
-			&c->cursor_us, &c->cursor_name);
+		c->bad_cursor = !changed_cursor_parse(
+			c->after, c->timed, &c->cursor_us, &c->cursor_name);
 	return 0;
 }
 
@@ -349,8 +345,8 @@ changed_entries(struct reader *rd, struct changed_body *out, struct err *e)
 				"bad body: more than %d entries",
 				CHANGED_ENTRIES_MAX);
 		rd->entry = out->n;
-		out->entries = grown(rd->arena, out->entries, out->n,
-			sizeof(*out->entries));
+		out->entries = grown(
+			rd->arena, out->entries, out->n, sizeof(*out->entries));
 		if (changed_entry(rd, &out->entries[out->n++], e) != 0)
 			return -1;
 	}
@@ -358,8 +354,8 @@ changed_entries(struct reader *rd, struct changed_body *out, struct err *e)
 }
 
 int
-changed_body_parse(struct span body, struct arena *a,
-	struct changed_body *out, struct err *e)
+changed_body_parse(struct span body, struct arena *a, struct changed_body *out,
+	struct err *e)
 {
 	struct reader rd = { .arena = a };
 	struct jspan_val v;

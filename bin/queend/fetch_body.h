@@ -33,17 +33,16 @@ struct fetch_entry {
 struct fetch_body {
 	struct fetch_entry *entries;
 	size_t n;
-	int64_t min_bytes;		/* 0 = never park */
+	int64_t min_bytes; /* 0 = never park */
 	int32_t max_wait_ms;
 };
 
-int fetch_body_parse(struct span body, struct arena *a,
-	struct fetch_body *out, struct err *e)
-	__attribute__((warn_unused_result));
+int fetch_body_parse(struct span body, struct arena *a, struct fetch_body *out,
+	struct err *e) __attribute__((warn_unused_result));
 
 struct changed_entry {
-	struct span queue, after;	/* after empty = from the start */
-	bool timed;			/* since was given */
+	struct span queue, after; /* after empty = from the start */
+	bool timed; /* since was given */
 	int64_t since_us;
 	int32_t limit;
 	/* of the cursor */
@@ -59,15 +58,15 @@ struct changed_body {
 };
 
 /* A cursor that does not fit sets bad_cursor of its entry, no error. */
-int changed_body_parse(struct span body, struct arena *a,
-	struct changed_body *out, struct err *e)
-	__attribute__((warn_unused_result));
+int
+changed_body_parse(struct span body, struct arena *a, struct changed_body *out,
+	struct err *e) __attribute__((warn_unused_result));
 
 /*
  * `n|name` or `t|micros|name`; false when it is neither, or of the other kind
  * of sweep than timed says.
  */
-bool changed_cursor_parse(struct span text, bool timed, int64_t *at_us,
-	struct span *name);
+bool changed_cursor_parse(
+	struct span text, bool timed, int64_t *at_us, struct span *name);
 
 #endif

@@ -102,6 +102,6 @@ lease_extend(struct hsrv_req *r)
 	pgargs_i64(&a, l.group_id);
 	pgargs_i64(&a, l.number);
 	pgargs_i32(&a, read_seconds(r));
-	pgpool_call(ctx_of(r)->pool, LANE_ACK, &STMT_EXTEND, &a, on_extended,
-		r);
+	pgpool_call(
+		ctx_of(r)->pool, LANE_ACK, &STMT_EXTEND, &a, on_extended, r);
 }

@@ -102,8 +102,8 @@ on_deadline(void *arg)
 			pop->due = true;
 			lot_unsettle(pop, true);
 		}
-		loop_timer_start(&pop->deadline, pop->due ? 1000 : 1 +
-			pop->deadline_ms - now);
+		loop_timer_start(&pop->deadline,
+			pop->due ? 1000 : 1 + pop->deadline_ms - now);
 		lot_heat(pop->lot);
 		pops_fire_soon(pop->pops);
 		return;
@@ -122,8 +122,8 @@ start_timer(struct pop *pop, int64_t at_ms)
 	int64_t left = at_ms - clk_mono_ms();
 
 	if (!pop->timed) {
-		loop_timer_init(&pop->deadline, pop->pops->x->loop,
-			on_deadline, pop);
+		loop_timer_init(
+			&pop->deadline, pop->pops->x->loop, on_deadline, pop);
 		pop->timed = true;
 	}
 	loop_timer_start(&pop->deadline, left > 0 ? left : 0);
@@ -203,15 +203,14 @@ step_register(struct pop *pop, struct cat_queue *const *queues, size_t n)
 		mode = "timestamp";
 		from_us = pop->arrived_us - 1000000;
 	}
-	catalog_register_groups(pop->pops->x->catalog, queues, n,
-		pop->q.group, mode, from_us, pop->q.conflation, on_resolved,
-		pop);
+	catalog_register_groups(pop->pops->x->catalog, queues, n, pop->q.group,
+		mode, from_us, pop->q.conflation, on_resolved, pop);
 }
 
 struct match {
 	struct pop *pop;
 	struct disc *disc;
-	struct cat_queue **without;	/* a group yet */
+	struct cat_queue **without; /* a group yet */
 	size_t n, cap;
 };
 
@@ -220,8 +219,7 @@ on_match(void *arg, struct cat_queue *q)
 {
 	struct match *m = arg;
 	struct pops *p = m->pop->pops;
-	struct cat_group *g = catalog_group(p->x->catalog, q,
-		m->pop->q.group);
+	struct cat_group *g = catalog_group(p->x->catalog, q, m->pop->q.group);
 
 	if (g) {
 		lot_tie(&m->disc->lot, ring_of(p, g));
@@ -268,8 +266,8 @@ static void
 step_part(struct pop *pop)
 {
 	struct pops *p = pop->pops;
-	struct cat_part *part = catalog_part(p->x->catalog, pop->queue,
-		pop->part_name);
+	struct cat_part *part =
+		catalog_part(p->x->catalog, pop->queue, pop->part_name);
 
 	if (!part && pop->asked_part) {
 		step_missing(pop, pop->queue->id, pop->part_name);
@@ -277,8 +275,8 @@ step_part(struct pop *pop)
 	}
 	if (!part) {
 		pop->asked_part = true;
-		catalog_load_parts(p->x->catalog, &pop->queue,
-			&pop->part_name, 1, false, on_resolved, pop);
+		catalog_load_parts(p->x->catalog, &pop->queue, &pop->part_name,
+			1, false, on_resolved, pop);
 		return;
 	}
 	pop->rounds = 0;
@@ -310,8 +308,8 @@ pop_step(struct pop *pop)
 	if (!pop->queue) {
 		pop->asked_queue = true;
 		catalog_load_queues(c, &pop->tenant, &pop->queue_name, 1,
-			pop->kind == POP_WILDCARD && !pop->parked,
-			on_resolved, pop);
+			pop->kind == POP_WILDCARD && !pop->parked, on_resolved,
+			pop);
 		return;
 	}
 	pop->group = catalog_group(c, pop->queue, pop->q.group);
@@ -381,9 +379,8 @@ check_names(struct hsrv_req *r, enum pop_kind kind, const struct pop_query *q)
 		return false;
 	}
 	if (pop_query_name(hsrv_param(r, 0), "queue", &e) != 0 ||
-		(kind == POP_PINNED &&
-			pop_query_name(hsrv_param(r, 1), "partition", &e) !=
-				0)) {
+		(kind == POP_PINNED && pop_query_name(hsrv_param(r, 1),
+					       "partition", &e) != 0)) {
 		refuse(r, NULL, &e);
 		return false;
 	}
@@ -409,8 +406,8 @@ handle(struct hsrv_req *r, enum pop_kind kind)
 	const struct settings *conf = x->conf;
 	struct pop_defaults d = {
 		.timeout_ms = conf->default_timeout_ms > 0
-			? conf->default_timeout_ms
-			: conf->pop_default_timeout_ms,
+				      ? conf->default_timeout_ms
+				      : conf->pop_default_timeout_ms,
 		.subscription_mode = conf->default_subscription_mode,
 	};
 	struct pop_query q;

@@ -28,12 +28,12 @@ void pops_drain(struct pops *p);
 
 /* ---- what changed; see announce.h for the meaning, 0 = every ---- */
 void pops_mark(struct pops *p, int64_t queue_id, int64_t part_id);
-void pops_released(struct pops *p, int64_t queue_id, int64_t group_id,
-	int64_t part_id);
+void pops_released(
+	struct pops *p, int64_t queue_id, int64_t group_id, int64_t part_id);
 void pops_done(struct pops *p, int64_t queue_id, int64_t group_id,
 	int64_t part_id, int64_t lease_no);
-void pops_moved(struct pops *p, int64_t queue_id, int64_t group_id,
-	int64_t part_id);
+void
+pops_moved(struct pops *p, int64_t queue_id, int64_t group_id, int64_t part_id);
 /* A queue appeared, changed or went; 0 = look at all. */
 void pops_catalog(struct pops *p, int64_t queue_id);
 /* Hints were missed: every ring is filled again. */
@@ -53,7 +53,7 @@ typedef void (*pops_watch_fn)(void *arg);
 struct pops_watch {
 	struct pops_watch *next, **prev;
 	int64_t queue_id;
-	pops_watch_fn fn;	/* called from within pops_mark: only defer */
+	pops_watch_fn fn; /* called from within pops_mark: only defer */
 	void *arg;
 };
 void pops_watch(struct pops *p, struct pops_watch *w);

@@ -21,23 +21,42 @@ static const struct pgstmt STMT_POP = { "pop",
 	"from queen.pop_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)" };
 
 enum {
-	COL_REQ, COL_CAND, COL_VERDICT, COL_UNTIL, COL_LEASE_AT,
-	COL_LEASE_GROUP, COL_BASE, COL_SKIP, COL_TAKE, COL_AT, COL_LAST,
-	COL_ATTEMPT, COL_SPAN, COL_EXPIRES, COL_RAW, COL_KEY, COL_BLOB
+	COL_REQ,
+	COL_CAND,
+	COL_VERDICT,
+	COL_UNTIL,
+	COL_LEASE_AT,
+	COL_LEASE_GROUP,
+	COL_BASE,
+	COL_SKIP,
+	COL_TAKE,
+	COL_AT,
+	COL_LAST,
+	COL_ATTEMPT,
+	COL_SPAN,
+	COL_EXPIRES,
+	COL_RAW,
+	COL_KEY,
+	COL_BLOB
 };
 
 enum verdict {
-	VERDICT_TOOK, VERDICT_LEASED, VERDICT_HIDDEN, VERDICT_LOCKED,
-	VERDICT_BLOCKED, VERDICT_EMPTY, VERDICT_GONE,
-	VERDICT_NONE		/* not reached */
+	VERDICT_TOOK,
+	VERDICT_LEASED,
+	VERDICT_HIDDEN,
+	VERDICT_LOCKED,
+	VERDICT_BLOCKED,
+	VERDICT_EMPTY,
+	VERDICT_GONE,
+	VERDICT_NONE /* not reached */
 };
 
 struct cand {
 	struct ring *ring;
 	int64_t part_id;
 	enum verdict verdict;
-	int64_t until_us;	/* of verdict, or when the lease ends */
-	int64_t last, end;	/* newest offset; last one served */
+	int64_t until_us; /* of verdict, or when the lease ends */
+	int64_t last, end; /* newest offset; last one served */
 	struct cat_group *group;
 };
 
@@ -50,7 +69,7 @@ struct call {
 	int n, reqs_n;
 	struct cand cands[POP_CALL_CANDIDATES];
 	struct pop *reqs[POP_CALL_CANDIDATES];
-	PGresult *kept;		/* while names are looked up */
+	PGresult *kept; /* while names are looked up */
 };
 
 uint64_t
@@ -156,7 +175,7 @@ hold_back(struct lot *l, struct pop *pop, int64_t now_ms)
 		return false;
 	if (!pop->held_us)
 		pop->held_us = clk_mono_us();
-	pop_park(pop);	/* the clock rings at the end of the hold */
+	pop_park(pop); /* the clock rings at the end of the hold */
 	return true;
 }
 
@@ -241,14 +260,14 @@ call_build(struct pops *p)
 			continue;
 		}
 		if (c->n && memcmp(&c->tenant, lot_tenant(l),
-				     sizeof(c->tenant)) != 0)
+				    sizeof(c->tenant)) != 0)
 			continue;
 		c->tenant = *lot_tenant(l);
 		bool dry = draw(c, l, now);
 
 		lot_cool(l);
 		if (!dry) {
-			lot_heat(l);	/* behind the others */
+			lot_heat(l); /* behind the others */
 			break;
 		}
 		lot_settle(l);
@@ -308,7 +327,7 @@ call_send(struct call *c)
 	for (int i = 0; i < c->n; i++)
 		pgargs_item_i64(&a, c->cands[i].ring->group_id);
 	pgargs_close(&a);
-	pgargs_array(&a, PGARGS_I16);	/* no keys in this release */
+	pgargs_array(&a, PGARGS_I16); /* no keys in this release */
 	pgargs_close(&a);
 	c->seq = ++p->call_seq;
 	c->sent_us = clk_mono_us();
@@ -385,8 +404,8 @@ read_verdicts(struct call *c, const PGresult *res)
 		k->verdict = (enum verdict)pgbin_i32(res, i, COL_VERDICT);
 		if (k->verdict == VERDICT_TOOK) {
 			int64_t end = pgbin_i64(res, i, COL_BASE) +
-				pgbin_i32(res, i, COL_SKIP) +
-				pgbin_i32(res, i, COL_TAKE) - 1;
+				      pgbin_i32(res, i, COL_SKIP) +
+				      pgbin_i32(res, i, COL_TAKE) - 1;
 
 			k->end = end > k->end ? end : k->end;
 			k->last = pgbin_i64(res, i, COL_LAST);
@@ -532,8 +551,8 @@ slice_cmp(const void *a, const void *b)
 }
 
 static void
-read_slice(const struct call *c, const PGresult *res, int row,
-	struct pop_slice *s)
+read_slice(
+	const struct call *c, const PGresult *res, int row, struct pop_slice *s)
 {
 	s->cand = pgbin_i32(res, row, COL_CAND) - 1;
 	const struct cand *k = &c->cands[s->cand];
@@ -545,15 +564,18 @@ read_slice(const struct call *c, const PGresult *res, int row,
 	s->skip = pgbin_i32(res, row, COL_SKIP);
 	s->take = pgbin_i32(res, row, COL_TAKE);
 	s->at_us = pgbin_time(res, row, COL_AT);
-	s->attempt = pgbin_null(res, row, COL_ATTEMPT) ? 1
-		: pgbin_i32(res, row, COL_ATTEMPT);
+	s->attempt = pgbin_null(res, row, COL_ATTEMPT)
+			     ? 1
+			     : pgbin_i32(res, row, COL_ATTEMPT);
 	s->raw_bytes = pgbin_i32(res, row, COL_RAW);
 	s->sealed = !pgbin_null(res, row, COL_KEY);
 	s->blob = pgbin_bytes(res, row, COL_BLOB);
-	s->lease_at = pgbin_null(res, row, COL_LEASE_AT) ? 0
-		: pgbin_i64(res, row, COL_LEASE_AT);
-	s->lease_group = pgbin_null(res, row, COL_LEASE_GROUP) ? 0
-		: pgbin_i64(res, row, COL_LEASE_GROUP);
+	s->lease_at = pgbin_null(res, row, COL_LEASE_AT)
+			      ? 0
+			      : pgbin_i64(res, row, COL_LEASE_AT);
+	s->lease_group = pgbin_null(res, row, COL_LEASE_GROUP)
+				 ? 0
+				 : pgbin_i64(res, row, COL_LEASE_GROUP);
 }
 
 /* Answers every request of the call from its rows. */
@@ -561,8 +583,7 @@ static void
 call_answer(struct call *c, const PGresult *res)
 {
 	int rows = PQntuples(res);
-	struct pop_slice *slices = malloc(
-		((size_t)rows + 1) * sizeof(*slices));
+	struct pop_slice *slices = malloc(((size_t)rows + 1) * sizeof(*slices));
 	size_t *first = calloc((size_t)c->reqs_n + 2, sizeof(*first));
 	size_t n = 0;
 
@@ -577,8 +598,7 @@ call_answer(struct call *c, const PGresult *res)
 		struct pop *pop = c->reqs[i];
 
 		first[i] = at;
-		while (at < n && slices[at].cand <
-				pop->first_cand + pop->cands)
+		while (at < n && slices[at].cand < pop->first_cand + pop->cands)
 			at++;
 		first[i + 1] = at;
 	}
@@ -611,7 +631,7 @@ on_names(void *arg, const struct err *e)
 {
 	struct call *c = arg;
 
-	(void)e;	/* what has no name now was deleted meanwhile */
+	(void)e; /* what has no name now was deleted meanwhile */
 	TAILQ_REMOVE(&c->pops->naming, c, link);
 	call_answer(c, c->kept);
 	call_end(c);
@@ -626,18 +646,17 @@ look_names_up(struct call *c, const PGresult *res)
 
 	for (int i = 0; i < c->n; i++)
 		if (c->cands[i].verdict == VERDICT_TOOK &&
-			!catalog_part_by_id(c->pops->x->catalog,
-				c->cands[i].part_id))
+			!catalog_part_by_id(
+				c->pops->x->catalog, c->cands[i].part_id))
 			ids[n++] = c->cands[i].part_id;
 	if (!n)
 		return false;
-	c->kept = PQcopyResult(
-		res, PG_COPYRES_ATTRS | PG_COPYRES_TUPLES);
+	c->kept = PQcopyResult(res, PG_COPYRES_ATTRS | PG_COPYRES_TUPLES);
 	if (!c->kept)
 		abort();
 	TAILQ_INSERT_TAIL(&c->pops->naming, c, link);
-	catalog_load_parts_by_id(c->pops->x->catalog, &c->tenant, ids, n,
-		on_names, c);
+	catalog_load_parts_by_id(
+		c->pops->x->catalog, &c->tenant, ids, n, on_names, c);
 	return true;
 }
 
@@ -694,8 +713,8 @@ on_answer(void *arg, const PGresult *res, const struct err *e)
 	for (int i = 0; i < PQntuples(res); i++)
 		if (!pgbin_null(res, i, COL_TAKE))
 			messages += pgbin_i32(res, i, COL_TAKE);
-	count_batch(p->x, COUNT_POP, c->n, messages,
-		clk_mono_us() - c->sent_us);
+	count_batch(
+		p->x, COUNT_POP, c->n, messages, clk_mono_us() - c->sent_us);
 	read_verdicts(c, res);
 	end_cands(c);
 	if (look_names_up(c, res))
@@ -759,7 +778,8 @@ pops_stats(const struct pops *p, struct pops_stats *out)
 	*out = p->stats;
 	out->parked = p->parked;
 	out->calls_inflight = p->calls;
-	TAILQ_FOREACH(ring, &p->rings, all) {
+	TAILQ_FOREACH(ring, &p->rings, all)
+	{
 		out->rings++;
 		out->entries += hot_count(ring->hot);
 		out->ready += hot_ready(ring->hot) + hot_probes(ring->hot);
@@ -785,7 +805,8 @@ pops_each_parked(const struct pops *p,
 {
 	struct ring *ring;
 
-	TAILQ_FOREACH(ring, &p->rings, all) {
+	TAILQ_FOREACH(ring, &p->rings, all)
+	{
 		/* once per queue: at the first of its rings */
 		if (ring->queue->rings != ring || ring->queue->gone)
 			continue;

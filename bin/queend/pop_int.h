@@ -24,12 +24,12 @@
 
 enum {
 	POP_CALL_CANDIDATES = 64,
-	POP_CALLS_MAX = 8,		/* in flight, above any lane */
-	POP_TRIES_MAX = 32,		/* calls for a pop that does not wait */
-	POP_RESOLVE_MAX = 8,		/* rounds of looking names up */
-	POP_PROBES_PER_S = 128,		/* due entries for parked pops */
-	POP_LEASE_PARK_MAX_MS = 10000,	/* heals a lost release hint */
-	POP_HIDDEN_PARK_MAX_MS = 60000,	/* heals a lost change of a delay */
+	POP_CALLS_MAX = 8, /* in flight, above any lane */
+	POP_TRIES_MAX = 32, /* calls for a pop that does not wait */
+	POP_RESOLVE_MAX = 8, /* rounds of looking names up */
+	POP_PROBES_PER_S = 128, /* due entries for parked pops */
+	POP_LEASE_PARK_MAX_MS = 10000, /* heals a lost release hint */
+	POP_HIDDEN_PARK_MAX_MS = 60000, /* heals a lost change of a delay */
 	POP_LOCKED_MS = 100,
 	POP_BLOCKED_MS = 30000,
 	POP_FAILED_MS = 250,
@@ -43,10 +43,10 @@ struct want;
 
 enum pop_kind { POP_WILDCARD, POP_PINNED, POP_DISCOVERY };
 enum pop_state {
-	POP_RESOLVING,		/* names are being looked up */
-	POP_WAITING,		/* in a lot */
-	POP_WANTING,		/* in a want: a name that does not exist */
-	POP_FLYING,		/* in a call */
+	POP_RESOLVING, /* names are being looked up */
+	POP_WAITING, /* in a lot */
+	POP_WANTING, /* in a want: a name that does not exist */
+	POP_FLYING, /* in a call */
 };
 
 struct pop {
@@ -65,15 +65,15 @@ struct pop {
 	struct want *want;
 	struct loop_timer deadline;
 	int64_t arrived_ms, deadline_ms;
-	int64_t arrived_us;		/* database clock */
-	int64_t held_us;		/* minPopWaitTime, monotonic; 0 = not */
-	uint64_t joined_seq;		/* calls sent before it joined its lot */
+	int64_t arrived_us; /* database clock */
+	int64_t held_us; /* minPopWaitTime, monotonic; 0 = not */
+	uint64_t joined_seq; /* calls sent before it joined its lot */
 	int tries, rounds;
-	bool timed;			/* deadline is initialised */
-	bool parked;			/* its first attempt found nothing */
-	bool counted;			/* in pops.parked */
-	bool unsettled;			/* in lot.unsettled */
-	bool due;			/* deadline over: no more holding */
+	bool timed; /* deadline is initialised */
+	bool parked; /* its first attempt found nothing */
+	bool counted; /* in pops.parked */
+	bool unsettled; /* in lot.unsettled */
+	bool due; /* deadline over: no more holding */
 	bool asked_queue, asked_part;
 	/* in a call */
 	int64_t lease_no;
@@ -87,14 +87,14 @@ struct lot {
 	struct pops *pops;
 	struct pop_list waiters;
 	int waiting, flying;
-	int unsettled;			/* waiters that may have to be ended */
+	int unsettled; /* waiters that may have to be ended */
 	enum pop_kind kind;
 	enum lot_place place;
-	TAILQ_ENTRY(lot) link;		/* in the hot or the slow queue */
-	struct ring *ring;		/* wildcard, pinned */
-	int64_t part_id;		/* pinned */
-	bool known;			/* pinned: looked at since it exists */
-	TAILQ_HEAD(, tie) ties, hot_ties;	/* discovery */
+	TAILQ_ENTRY(lot) link; /* in the hot or the slow queue */
+	struct ring *ring; /* wildcard, pinned */
+	int64_t part_id; /* pinned */
+	bool known; /* pinned: looked at since it exists */
+	TAILQ_HEAD(, tie) ties, hot_ties; /* discovery */
 };
 TAILQ_HEAD(lot_list, lot);
 
@@ -103,7 +103,7 @@ struct tie {
 	TAILQ_ENTRY(tie) of_lot, of_ring, link;
 	struct lot *lot;
 	struct ring *ring;
-	bool hot;		/* in hot_ties: the ring may have something */
+	bool hot; /* in hot_ties: the ring may have something */
 };
 
 /* Discovery: who wants the same labels as the same group. */
@@ -111,9 +111,9 @@ struct disc {
 	TAILQ_ENTRY(disc) link;
 	struct lot lot;
 	struct qid tenant;
-	struct span namespace_name, task, group;	/* owned */
+	struct span namespace_name, task, group; /* owned */
 	int64_t used_ms;
-	uint64_t generation;		/* of the catalogue, when matched */
+	uint64_t generation; /* of the catalogue, when matched */
 	char text[];
 };
 
@@ -126,18 +126,18 @@ struct ring {
 	struct cat_queue *queue;
 	int64_t group_id;
 	struct lot wild;
-	struct map pins;		/* struct lot by partition id */
-	TAILQ_HEAD(, tie) ties;		/* discovery lots drawing from it */
-	struct loop_timer timer;	/* the next due entry */
+	struct map pins; /* struct lot by partition id */
+	TAILQ_HEAD(, tie) ties; /* discovery lots drawing from it */
+	struct loop_timer timer; /* the next due entry */
 	bool timed;
 	/* the walk over everything pending */
 	bool walked, walking, walk_again, walk_queued, walk_failed;
-	bool dead;			/* out of the tables, call in flight */
+	bool dead; /* out of the tables, call in flight */
 	bool checking;
 	int64_t walk_after;
 	TAILQ_ENTRY(ring) walk_link;
 	int64_t used_ms, ready_since_ms;
-	int refs;			/* calls and walks in flight */
+	int refs; /* calls and walks in flight */
 };
 TAILQ_HEAD(ring_list, ring);
 
@@ -146,8 +146,8 @@ struct want {
 	int64_t queue_id;
 	struct pops *pops;
 	struct qid tenant;
-	struct cat_queue *queue;	/* NULL: the queue is what lacks */
-	struct span name;		/* in text */
+	struct cat_queue *queue; /* NULL: the queue is what lacks */
+	struct span name; /* in text */
 	struct pop_list waiters;
 	bool looking, look_again;
 	char text[];
@@ -155,21 +155,21 @@ struct want {
 
 struct pops {
 	struct ctx *x;
-	struct pop_list pops;		/* every request in hand */
+	struct pop_list pops; /* every request in hand */
 	struct ring_list rings;
 	struct map ring_by_group;
 	TAILQ_HEAD(, disc) discs;
 	struct lot_list hot, slow;
 	struct map wants;
-	struct map watches;		/* struct watch_list by queue id */
+	struct map watches; /* struct watch_list by queue id */
 	struct ring_list walk_queue;
 	int walks;
 	bool fire_soon, fire_later;
 	int parked, calls;
 	uint64_t call_seq;
-	TAILQ_HEAD(, call) flights;	/* oldest first */
-	TAILQ_HEAD(, call) naming;	/* answered, names are looked up */
-	struct buf scratch;		/* frames of one segment */
+	TAILQ_HEAD(, call) flights; /* oldest first */
+	TAILQ_HEAD(, call) naming; /* answered, names are looked up */
+	struct buf scratch; /* frames of one segment */
 	struct call *spare;
 	struct log_sampler failures;
 	struct loop_timer probe_timer, want_timer;
@@ -177,7 +177,7 @@ struct pops {
 	int64_t probe_ms;
 	int64_t clock_offset_us;
 	int64_t sweep_ms, rematch_ms;
-	uint64_t generation;		/* grows when queues may have changed */
+	uint64_t generation; /* grows when queues may have changed */
 	size_t queues_seen;
 	int want_backoff_ms;
 	struct pops_stats stats;
@@ -213,7 +213,7 @@ struct ring *ring_of(struct pops *p, struct cat_group *g);
 void ring_walk(struct ring *ring, bool again);
 /* Due entries become ready. */
 void ring_due(struct ring *ring, int64_t now_ms);
-void ring_drop(struct ring *ring);	/* its waiters resolve again */
+void ring_drop(struct ring *ring); /* its waiters resolve again */
 void ring_unref(struct ring *ring);
 void ring_arm(struct ring *ring);
 /* The partition may have work: wakes those who want it. */
@@ -230,7 +230,7 @@ int64_t pops_local_ms(const struct pops *p, int64_t at_us);
 void lot_init(struct lot *l, struct pops *p, enum pop_kind kind);
 struct lot *lot_pin(struct ring *ring, int64_t part_id);
 void lot_join(struct lot *l, struct pop *pop);
-void lot_rejoin(struct lot *l, struct pop *pop);	/* at the front */
+void lot_rejoin(struct lot *l, struct pop *pop); /* at the front */
 void lot_leave(struct pop *pop);
 /* lot_settle must look at it, or need not any more. */
 void lot_unsettle(struct pop *pop, bool unsettled);
@@ -246,8 +246,7 @@ bool lot_take(struct lot *l, const struct pop *pop, struct ring **ring,
 	int64_t *part_id);
 size_t lot_ready(struct lot *l);
 /* minPopWaitTime: until when pop is held back; 0 = not at all. */
-int64_t lot_hold_ms(struct lot *l, const struct pop *pop,
-	int64_t now_ms);
+int64_t lot_hold_ms(struct lot *l, const struct pop *pop, int64_t now_ms);
 struct disc *disc_of(struct pops *p, const struct pop *pop);
 void disc_free_all(struct pops *p);
 void disc_sweep(struct pops *p, int64_t now_ms);

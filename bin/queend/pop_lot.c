@@ -166,8 +166,8 @@ lot_tie(struct lot *l, struct ring *ring)
 	struct tie *t;
 
 	TAILQ_FOREACH(t, &ring->ties, of_ring)
-		if (t->lot == l)
-			return;
+	if (t->lot == l)
+		return;
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		abort();
@@ -297,16 +297,15 @@ lot_hold_ms(struct lot *l, const struct pop *pop, int64_t now_ms)
 	struct ring *ring = l->ring;
 
 	if (l->kind != POP_WILDCARD || !pop->q.wait || pop->q.batch < 2 ||
-		pop->due || ring->queue->min_pop_wait_ms <= 0 ||
-		!lot_ready(l))
+		pop->due || ring->queue->min_pop_wait_ms <= 0 || !lot_ready(l))
 		return 0;
-	size_t width = pop->q.partitions ? (size_t)pop->q.partitions
-					 : SIZE_MAX;
+	size_t width = pop->q.partitions ? (size_t)pop->q.partitions : SIZE_MAX;
 
 	if (hot_marks(ring->hot, width) >= (uint64_t)pop->q.batch)
 		return 0;
 	int64_t from = ring->ready_since_ms > pop->arrived_ms
-		? ring->ready_since_ms : pop->arrived_ms;
+			       ? ring->ready_since_ms
+			       : pop->arrived_ms;
 	int64_t until = from + ring->queue->min_pop_wait_ms;
 
 	if (until > pop->deadline_ms)
@@ -325,14 +324,14 @@ lot_busy(struct lot *l, const struct pop *pop)
 
 	if (l->kind == POP_PINNED)
 		return flights &&
-			hot_state(l->ring->hot, l->part_id) == HOT_FLYING;
+		       hot_state(l->ring->hot, l->part_id) == HOT_FLYING;
 	if (l->kind == POP_WILDCARD)
 		return (!l->ring->walked && !l->ring->walk_failed) ||
-			(flights && hot_flying(l->ring->hot));
+		       (flights && hot_flying(l->ring->hot));
 	TAILQ_FOREACH(t, &l->ties, of_lot)
-		if ((!t->ring->walked && !t->ring->walk_failed) ||
-			(flights && hot_flying(t->ring->hot)))
-			return true;
+	if ((!t->ring->walked && !t->ring->walk_failed) ||
+		(flights && hot_flying(t->ring->hot)))
+		return true;
 	return false;
 }
 
@@ -346,8 +345,8 @@ lot_failed(struct lot *l)
 	if (l->kind == POP_WILDCARD)
 		return l->ring->walk_failed && !l->ring->walked;
 	TAILQ_FOREACH(t, &l->ties, of_lot)
-		if (t->ring->walk_failed && !t->ring->walked)
-			return true;
+	if (t->ring->walk_failed && !t->ring->walked)
+		return true;
 	return false;
 }
 
@@ -396,8 +395,8 @@ lot_settle(struct lot *l)
 		l->place == LOT_RESTING) {
 		lot_move(l, LOT_SLOW);
 		if (!p->probe_timer.loop)
-			loop_timer_init(&p->probe_timer, p->x->loop,
-				on_probe_timer, p);
+			loop_timer_init(
+				&p->probe_timer, p->x->loop, on_probe_timer, p);
 		if (!loop_timer_pending(&p->probe_timer))
 			loop_timer_start(&p->probe_timer, PROBE_WAIT_MS);
 	}
@@ -412,15 +411,14 @@ disc_of(struct pops *p, const struct pop *pop)
 	struct disc *d;
 
 	TAILQ_FOREACH(d, &p->discs, link)
-		if (span_eq(d->group, q->group) &&
-			span_eq(d->namespace_name, q->namespace_name) &&
-			span_eq(d->task, q->task) &&
-			memcmp(&d->tenant, &pop->tenant, sizeof(d->tenant)) ==
-				0)
-			break;
+	if (span_eq(d->group, q->group) &&
+		span_eq(d->namespace_name, q->namespace_name) &&
+		span_eq(d->task, q->task) &&
+		memcmp(&d->tenant, &pop->tenant, sizeof(d->tenant)) == 0)
+		break;
 	if (!d) {
 		d = calloc(1, sizeof(*d) + q->group.n + q->task.n +
-			q->namespace_name.n + 1);
+				      q->namespace_name.n + 1);
 		if (!d)
 			abort();
 		char *at = d->text;
@@ -473,7 +471,8 @@ disc_rematch(struct pops *p)
 	struct disc *d;
 
 	p->generation++;
-	TAILQ_FOREACH(d, &p->discs, link) {
+	TAILQ_FOREACH(d, &p->discs, link)
+	{
 		struct pop *pop = TAILQ_FIRST(&d->lot.waiters);
 
 		if (pop && d->generation != p->generation)

@@ -24,8 +24,8 @@ get_int(pop_query_get get, const void *src, const char *key, int64_t lo,
 	if (!get(src, key, &s))
 		return 0;
 	if (!span_i64(s, out))
-		return err_set(e, ERR_INPUT,
-			"bad query: %s is not an integer", key);
+		return err_set(
+			e, ERR_INPUT, "bad query: %s is not an integer", key);
 	if (*out < lo || *out > hi)
 		return err_set(
 			e, ERR_INPUT, "bad query: %s is out of range", key);
@@ -86,8 +86,8 @@ get_numbers(struct pop_query *q, const struct pop_defaults *d,
 
 /* Where a group starts that is met for the first time. */
 static void
-get_start(struct pop_query *q, const struct pop_defaults *d,
-	pop_query_get get, const void *src)
+get_start(struct pop_query *q, const struct pop_defaults *d, pop_query_get get,
+	const void *src)
 {
 	struct span s;
 	struct span word = span_of(d->subscription_mode);
@@ -108,8 +108,8 @@ get_start(struct pop_query *q, const struct pop_defaults *d,
 }
 
 static int
-get_text(pop_query_get get, const void *src, const char *key,
-	struct span *out, struct err *e)
+get_text(pop_query_get get, const void *src, const char *key, struct span *out,
+	struct err *e)
 {
 	*out = (struct span)SPAN_ZERO;
 	if (!get(src, key, out) || !out->n)
@@ -139,13 +139,13 @@ pop_query_parse(struct pop_query *q, const struct pop_defaults *d,
 	q->queue_mode = span_is(q->group, CTX_QUEUE_MODE);
 	if (q->conflation && q->queue_mode) {
 		*code = "conflation_requires_group";
-		return err_set(e, ERR_INPUT,
-			"conflation requires a consumer group");
+		return err_set(
+			e, ERR_INPUT, "conflation requires a consumer group");
 	}
 	if (q->conflation && q->auto_ack) {
 		*code = "conflation_with_auto_ack";
-		return err_set(e, ERR_INPUT,
-			"conflation cannot be used with autoAck");
+		return err_set(
+			e, ERR_INPUT, "conflation cannot be used with autoAck");
 	}
 	get_start(q, d, get, src);
 	return 0;
@@ -157,8 +157,8 @@ pop_query_name(struct span name, const char *what, struct err *e)
 	if (!name.n)
 		return err_set(e, ERR_INPUT, "%s is empty", what);
 	if (name.n > NAME_MAX_BYTES)
-		return err_set(e, ERR_INPUT, "%s is longer than %d bytes",
-			what, NAME_MAX_BYTES);
+		return err_set(e, ERR_INPUT, "%s is longer than %d bytes", what,
+			NAME_MAX_BYTES);
 	if (!jspan_utf8(name))
 		return err_set(e, ERR_INPUT, "%s is not UTF-8", what);
 	for (size_t i = 0; i < name.n; i++) {

@@ -19,16 +19,16 @@ enum {
 };
 
 struct pop_query {
-	int32_t batch;			/* 1 and more */
-	int32_t partitions;		/* 0 = no cap */
-	int32_t lease_s;		/* 0 = the queue's */
+	int32_t batch; /* 1 and more */
+	int32_t partitions; /* 0 = no cap */
+	int32_t lease_s; /* 0 = the queue's */
 	int64_t timeout_ms;
 	bool partitions_given;
 	bool auto_ack, wait, conflation;
-	bool queue_mode;		/* no consumer group */
+	bool queue_mode; /* no consumer group */
 	struct span group;
-	const char *mode;		/* all, new, timestamp */
-	int64_t from_us;		/* timestamp only */
+	const char *mode; /* all, new, timestamp */
+	int64_t from_us; /* timestamp only */
 	struct span namespace_name, task;
 };
 
@@ -38,8 +38,8 @@ struct pop_defaults {
 	const char *subscription_mode;
 };
 
-typedef bool (*pop_query_get)(const void *src, const char *key,
-	struct span *out);
+typedef bool (*pop_query_get)(
+	const void *src, const char *key, struct span *out);
 
 /*
  * ERR_INPUT names the parameter; *code gets the word for the body, or NULL.

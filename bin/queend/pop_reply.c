@@ -17,8 +17,8 @@
 
 /* What all messages of a slice share, written once. */
 struct shared {
-	struct buf middle;	/* ,"createdAt":... up to deliveryAttempt */
-	struct buf end;		/* ,"queue":...} */
+	struct buf middle; /* ,"createdAt":... up to deliveryAttempt */
+	struct buf end; /* ,"queue":...} */
 };
 
 static void
@@ -34,7 +34,8 @@ put_lease(struct buf *b, const struct pop *pop, const struct pop_slice *s)
 {
 	char text[QID_TEXT_MAX];
 	struct qid_lease l = { .partition_id = s->lease_at,
-		.group_id = s->lease_group, .number = pop->lease_no };
+		.group_id = s->lease_group,
+		.number = pop->lease_no };
 
 	buf_putc(b, '"');
 	if (!pop->q.auto_ack) {
@@ -49,8 +50,8 @@ static void
 put_part_id(struct buf *b, const struct pop *pop, int64_t part_id)
 {
 	char text[QID_TEXT_MAX];
-	struct qid q = qid_entity(
-		QID_PARTITION, pop->pops->x->cell_tag, part_id);
+	struct qid q =
+		qid_entity(QID_PARTITION, pop->pops->x->cell_tag, part_id);
 
 	buf_putc(b, '"');
 	buf_put(b, qid_text(&q, text), QID_TEXT);

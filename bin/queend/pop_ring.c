@@ -34,8 +34,8 @@ lot_is_pin(const void *item, const void *key)
 struct lot *
 lot_pin(struct ring *ring, int64_t part_id)
 {
-	struct lot *l = map_get(&ring->pins, map_hash_i64(part_id),
-		lot_is_pin, &part_id);
+	struct lot *l = map_get(
+		&ring->pins, map_hash_i64(part_id), lot_is_pin, &part_id);
 
 	if (l)
 		return l;
@@ -237,8 +237,8 @@ pops_local_ms(const struct pops *p, int64_t at_us)
 void
 ring_heat(struct ring *ring, int64_t part_id)
 {
-	struct lot *pin = map_get(&ring->pins, map_hash_i64(part_id),
-		lot_is_pin, &part_id);
+	struct lot *pin = map_get(
+		&ring->pins, map_hash_i64(part_id), lot_is_pin, &part_id);
 	struct tie *t;
 
 	if (hot_ready(ring->hot) == 1)
@@ -247,7 +247,7 @@ ring_heat(struct ring *ring, int64_t part_id)
 		lot_heat(pin);
 	lot_heat(&ring->wild);
 	TAILQ_FOREACH(t, &ring->ties, of_ring)
-		tie_heat(t);
+	tie_heat(t);
 }
 
 /* All lots that wait on the ring look again. */
@@ -260,7 +260,7 @@ ring_heat_all(struct ring *ring)
 
 	lot_heat(&ring->wild);
 	TAILQ_FOREACH(t, &ring->ties, of_ring)
-		tie_heat(t);
+	tie_heat(t);
 	while ((pin = map_next(&ring->pins, &at)))
 		lot_heat(pin);
 }
@@ -436,8 +436,8 @@ ring_check(struct ring *ring)
 	ring->refs++;
 	catalog_refresh(c);
 	catalog_forget_group(c, ring->group_id);
-	catalog_load_groups(c, &ring->queue, &ring->group->name, 1,
-		on_checked, ring);
+	catalog_load_groups(
+		c, &ring->queue, &ring->group->name, 1, on_checked, ring);
 }
 
 /* ---- once a second ---- */
@@ -492,7 +492,7 @@ ring_sweep(struct pops *p, int64_t now_ms)
 
 /* ---- what changed ---- */
 
-#define RINGS_EACH(ring, q) \
+#define RINGS_EACH(ring, q)                                                    \
 	for (ring = (q)->rings; ring; ring = ring->next_in_queue)
 
 void
@@ -503,7 +503,8 @@ pops_mark(struct pops *p, int64_t queue_id, int64_t part_id)
 	struct ring *ring;
 
 	if (q) {
-		RINGS_EACH(ring, q) {
+		RINGS_EACH(ring, q)
+		{
 			bool woke = hot_mark(ring->hot, part_id, now);
 
 			/* marks count for those held back by minPopWaitTime */
@@ -530,15 +531,16 @@ release_in(struct ring *ring, int64_t part_id)
 }
 
 void
-pops_released(struct pops *p, int64_t queue_id, int64_t group_id,
-	int64_t part_id)
+pops_released(
+	struct pops *p, int64_t queue_id, int64_t group_id, int64_t part_id)
 {
 	struct cat_queue *q = catalog_queue_by_id(p->x->catalog, queue_id);
 	struct ring *ring;
 
 	if (!q)
 		return;
-	RINGS_EACH(ring, q) {
+	RINGS_EACH(ring, q)
+	{
 		if (group_id && ring->group_id != group_id)
 			continue;
 		release_in(ring, part_id);
@@ -558,14 +560,13 @@ pops_done(struct pops *p, int64_t queue_id, int64_t group_id, int64_t part_id,
 	if (!q)
 		return;
 	RINGS_EACH(ring, q)
-		if (ring->group_id == group_id &&
-			hot_done(ring->hot, part_id, lease_no))
-			ring_heat(ring, part_id);
+	if (ring->group_id == group_id &&
+		hot_done(ring->hot, part_id, lease_no))
+		ring_heat(ring, part_id);
 }
 
 void
-pops_moved(struct pops *p, int64_t queue_id, int64_t group_id,
-	int64_t part_id)
+pops_moved(struct pops *p, int64_t queue_id, int64_t group_id, int64_t part_id)
 {
 	struct cat_queue *q = catalog_queue_by_id(p->x->catalog, queue_id);
 	struct ring *ring;
@@ -573,7 +574,8 @@ pops_moved(struct pops *p, int64_t queue_id, int64_t group_id,
 
 	if (!q)
 		return;
-	RINGS_EACH(ring, q) {
+	RINGS_EACH(ring, q)
+	{
 		if (group_id && ring->group_id != group_id)
 			continue;
 		known = true;
@@ -585,7 +587,7 @@ pops_moved(struct pops *p, int64_t queue_id, int64_t group_id,
 		return;
 	/* a group of that name may have got a new id */
 	RINGS_EACH(ring, q)
-		ring_check(ring);
+	ring_check(ring);
 }
 
 void
@@ -596,7 +598,8 @@ pops_wake_queue(struct pops *p, int64_t queue_id)
 
 	if (!q)
 		return;
-	RINGS_EACH(ring, q) {
+	RINGS_EACH(ring, q)
+	{
 		release_in(ring, 0);
 		ring_walk(ring, true);
 	}
@@ -618,14 +621,14 @@ on_want_timer(void *arg)
 void
 pops_catalog(struct pops *p, int64_t queue_id)
 {
-	struct cat_queue *q = queue_id
-		? catalog_queue_by_id(p->x->catalog, queue_id) : NULL;
+	struct cat_queue *q =
+		queue_id ? catalog_queue_by_id(p->x->catalog, queue_id) : NULL;
 	struct ring *ring;
 
 	if (q)
 		RINGS_EACH(ring, q)
-			if (hot_unhide(ring->hot))
-				ring_heat_all(ring);
+	if (hot_unhide(ring->hot))
+		ring_heat_all(ring);
 	want_check_queues(p);
 	disc_rematch(p);
 	/* the catalogue may still be reading what a hint told */
@@ -662,5 +665,5 @@ bool
 pops_wants(const struct pops *p, const struct cat_queue *q)
 {
 	return q->rings || (p->wants.count && want_any(p, q)) ||
-		watch_any(p, q->id);
+	       watch_any(p, q->id);
 }

@@ -24,7 +24,7 @@ want_is(const void *item, const void *key)
 	const struct want_key *k = key;
 
 	return w->queue_id == k->queue_id && span_eq(w->name, k->name) &&
-		memcmp(&w->tenant, k->tenant, sizeof(w->tenant)) == 0;
+	       memcmp(&w->tenant, k->tenant, sizeof(w->tenant)) == 0;
 }
 
 static uint64_t
@@ -36,11 +36,11 @@ want_hash(int64_t queue_id, struct span name)
 static void
 want_free(struct want *w)
 {
-	struct want_key k = { .tenant = &w->tenant, .queue_id = w->queue_id,
-		.name = w->name };
+	struct want_key k = {
+		.tenant = &w->tenant, .queue_id = w->queue_id, .name = w->name
+	};
 
-	map_take(&w->pops->wants, want_hash(w->queue_id, w->name), want_is,
-		&k);
+	map_take(&w->pops->wants, want_hash(w->queue_id, w->name), want_is, &k);
 	free(w);
 }
 
@@ -61,7 +61,7 @@ want_wake(struct want *w)
 
 	TAILQ_CONCAT(&woken, &w->waiters, link);
 	TAILQ_FOREACH(pop, &woken, link)
-		pop->want = NULL;
+	pop->want = NULL;
 	want_ease(w);
 	while ((pop = TAILQ_FIRST(&woken))) {
 		TAILQ_REMOVE(&woken, pop, link);
@@ -123,8 +123,9 @@ void
 want_join(struct pop *pop, int64_t queue_id, struct span name)
 {
 	struct pops *p = pop->pops;
-	struct want_key k = { .tenant = &pop->tenant, .queue_id = queue_id,
-		.name = name };
+	struct want_key k = {
+		.tenant = &pop->tenant, .queue_id = queue_id, .name = name
+	};
 	uint64_t hash = want_hash(queue_id, name);
 	struct want *w = map_get(&p->wants, hash, want_is, &k);
 
@@ -195,10 +196,11 @@ want_marked(struct pops *p, struct cat_queue *q, int64_t part_id)
 				&part_id, 1, on_named, p);
 		return;
 	}
-	struct want_key k = { .tenant = &q->tenant, .queue_id = q->id,
-		.name = part->name };
-	struct want *w = map_get(
-		&p->wants, want_hash(q->id, part->name), want_is, &k);
+	struct want_key k = {
+		.tenant = &q->tenant, .queue_id = q->id, .name = part->name
+	};
+	struct want *w =
+		map_get(&p->wants, want_hash(q->id, part->name), want_is, &k);
 
 	if (w)
 		want_wake(w);

@@ -13,14 +13,13 @@ static bool
 list_is(const void *item, const void *key)
 {
 	return ((const struct watch_list *)item)->queue_id ==
-		*(const int64_t *)key;
+	       *(const int64_t *)key;
 }
 
 static struct watch_list *
 list_of(const struct pops *p, int64_t queue_id)
 {
-	return map_get(&p->watches, map_hash_i64(queue_id), list_is,
-		&queue_id);
+	return map_get(&p->watches, map_hash_i64(queue_id), list_is, &queue_id);
 }
 
 void
@@ -56,8 +55,7 @@ pops_unwatch(struct pops *p, struct pops_watch *w)
 	l = list_of(p, w->queue_id);
 	if (!l || l->first)
 		return;
-	map_take(&p->watches, map_hash_i64(l->queue_id), list_is,
-		&l->queue_id);
+	map_take(&p->watches, map_hash_i64(l->queue_id), list_is, &l->queue_id);
 	free(l);
 }
 

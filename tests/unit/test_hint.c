@@ -87,16 +87,15 @@ test_largest_ids_survive(void **state)
 {
 	struct got *g = calloc(1, sizeof(*g));
 	struct buf b = BUF_ZERO;
-	struct hint_item i = { HINT_RELEASED, INT64_MAX, INT64_MAX,
-		INT64_MAX };
+	struct hint_item i = { HINT_RELEASED, INT64_MAX, INT64_MAX, INT64_MAX };
 
 	(void)state;
 	assert_int_equal(hint_write(&b, SPAN_LIT("n"), &i, 1), 1);
 	buf_putc(&b, '\0');
 	assert_int_equal(parse(b.p, g), 0);
 	assert_int_equal(g->n, 1);
-	assert_item(&g->items[0], HINT_RELEASED, INT64_MAX, INT64_MAX,
-		INT64_MAX);
+	assert_item(
+		&g->items[0], HINT_RELEASED, INT64_MAX, INT64_MAX, INT64_MAX);
 	buf_fini(&b);
 	free(g);
 }
@@ -142,10 +141,10 @@ test_random_bytes_never_hang_or_crash(void **state)
 
 		for (size_t i = 0; i < n; i++)
 			text[i] = alphabet[(size_t)rand() %
-				(sizeof(alphabet) - 1)];
+					   (sizeof(alphabet) - 1)];
 		g->n = 0;
-		int rc = hint_parse(span_make(text, n), SPAN_LIT("me"),
-			collect, g, &e);
+		int rc = hint_parse(
+			span_make(text, n), SPAN_LIT("me"), collect, g, &e);
 
 		assert_true(rc == 0 || rc == -1);
 	}
@@ -178,8 +177,7 @@ test_batches_are_split_at_the_limit_and_lose_nothing(void **state)
 		assert_int_equal(g->n, n);
 		for (size_t i = 0; i < n; i++)
 			assert_item(&g->items[i], items[at + i].kind,
-				items[at + i].queue_id,
-				items[at + i].group_id,
+				items[at + i].queue_id, items[at + i].group_id,
 				items[at + i].part_id);
 		at += n;
 		payloads++;

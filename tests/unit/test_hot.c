@@ -84,7 +84,7 @@ test_leased_waits_for_its_time_or_a_release(void **state)
 	hot_end(h, 1, HOT_END_LEASED, 1000, 0);
 	assert_int_equal(hot_state(h, 1), HOT_LEASED);
 	assert_int_equal(hot_next_ms(h), 1000);
-	hot_mark(h, 1, 10);	/* does not wake it */
+	hot_mark(h, 1, 10); /* does not wake it */
 	assert_int_equal(hot_next_ms(h), 1000);
 	assert_false(hot_due(h, 999, &part));
 	assert_true(hot_due(h, 1000, &part));
@@ -114,7 +114,7 @@ test_done_forgets_its_lease_unless_marked_meanwhile(void **state)
 	hot_lease(h, 1, 77);
 	assert_false(hot_done(h, 1, 77));
 	assert_int_equal(hot_state(h, 1), HOT_IDLE);
-	assert_false(hot_done(h, 1, 77));	/* unknown: nothing to say */
+	assert_false(hot_done(h, 1, 77)); /* unknown: nothing to say */
 	assert_int_equal(hot_count(h), 0);
 
 	hot_mark(h, 2, 0);
@@ -163,11 +163,11 @@ test_hidden_is_probed_soon_after_a_mark(void **state)
 	assert_int_equal(hot_next_ms(h), 60000);
 	hot_mark(h, 1, 100);
 	assert_int_equal(hot_next_ms(h), 100 + HOT_MARK_MS);
-	hot_mark(h, 1, 200);	/* the next ones do not push it away */
+	hot_mark(h, 1, 200); /* the next ones do not push it away */
 	assert_int_equal(hot_next_ms(h), 100 + HOT_MARK_MS);
 	assert_true(hot_unhide(h));
 	take(h);
-	hot_mark(h, 1, 300);	/* while it flies */
+	hot_mark(h, 1, 300); /* while it flies */
 	hot_end(h, 1, HOT_END_HIDDEN, 60000, 400);
 	assert_int_equal(hot_next_ms(h), 400 + HOT_MARK_MS);
 	hot_free(h);
@@ -255,10 +255,10 @@ test_marks_are_counted_since_the_last_hand_out(void **state)
 enum { PARTS = 12 };
 
 struct model {
-	bool pending[PARTS];	/* messages beyond the cursor */
+	bool pending[PARTS]; /* messages beyond the cursor */
 	bool leased[PARTS];
 	int64_t lease_until[PARTS];
-	int64_t lease[PARTS], ended[PARTS];	/* ended: word on its way */
+	int64_t lease[PARTS], ended[PARTS]; /* ended: word on its way */
 	int64_t leases;
 	bool flying[PARTS];
 };
@@ -331,7 +331,7 @@ step(struct hot *h, struct model *m, int64_t now)
 		if (m->flying[i])
 			verdict(h, m, i, now);
 		break;
-	case 3:			/* ack: all of it, or a part */
+	case 3: /* ack: all of it, or a part */
 		if (!m->leased[i] || m->flying[i])
 			break;
 		m->leased[i] = false;
@@ -342,12 +342,12 @@ step(struct hot *h, struct model *m, int64_t now)
 			m->ended[i] = m->lease[i];
 		}
 		break;
-	case 6:			/* the word of it comes, perhaps late */
+	case 6: /* the word of it comes, perhaps late */
 		if (m->ended[i])
 			hot_done(h, i, rand() % 2 ? m->ended[i] : 0);
 		m->ended[i] = 0;
 		break;
-	case 4:			/* leases run out */
+	case 4: /* leases run out */
 		for (int k = 0; k < PARTS; k++)
 			if (m->leased[k] && m->lease_until[k] <= now)
 				m->leased[k] = false;

@@ -20,14 +20,18 @@ test_fetch_reads_all_fields(void **state)
 	struct err e = ERR_ZERO;
 
 	(void)state;
-	assert_int_equal(fetch_body_parse(SPAN_LIT(
-		"{\"x\":[{}],\"maxWaitMs\":500,\"minBytes\":7,\"entries\":["
-		"{\"queue\":\"orders\",\"partition\":\"c\",\"offset\":1400,"
-		"\"maxBytes\":5},"
-		"{\"offset\":0,\"partition\":7,\"queue\":\"q\\u00e9\","
-		"\"maxBytes\":null},"
-		"{\"queue\":\"q\",\"offset\":1,\"partition\":null,"
-		"\"maxBytes\":99999999999}]}"), &a, &b, &e), 0);
+	assert_int_equal(
+		fetch_body_parse(
+			SPAN_LIT(
+				"{\"x\":[{}],\"maxWaitMs\":500,\"minBytes\":7,\"entries\":["
+				"{\"queue\":\"orders\",\"partition\":\"c\",\"offset\":1400,"
+				"\"maxBytes\":5},"
+				"{\"offset\":0,\"partition\":7,\"queue\":\"q\\u00e9\","
+				"\"maxBytes\":null},"
+				"{\"queue\":\"q\",\"offset\":1,\"partition\":null,"
+				"\"maxBytes\":99999999999}]}"),
+			&a, &b, &e),
+		0);
 	assert_int_equal(b.n, 3);
 	assert_int_equal(b.max_wait_ms, 500);
 	assert_int_equal(b.min_bytes, 7);
@@ -54,14 +58,18 @@ test_fetch_without_entries_is_empty(void **state)
 	assert_int_equal(fetch_body_parse(SPAN_LIT("{}"), &a, &b, &e), 0);
 	assert_int_equal(b.n, 0);
 	assert_int_equal(b.min_bytes, 1);
-	assert_int_equal(fetch_body_parse(
-		SPAN_LIT("{\"entries\":null,\"maxWaitMs\":-4,"
-			"\"minBytes\":null}"), &a, &b, &e), 0);
+	assert_int_equal(
+		fetch_body_parse(SPAN_LIT("{\"entries\":null,\"maxWaitMs\":-4,"
+					  "\"minBytes\":null}"),
+			&a, &b, &e),
+		0);
 	assert_int_equal(b.n, 0);
 	assert_int_equal(b.max_wait_ms, 0);
-	assert_int_equal(fetch_body_parse(
-		SPAN_LIT("{\"maxWaitMs\":31000,\"minBytes\":-1}"), &a, &b,
-		&e), 0);
+	assert_int_equal(
+		fetch_body_parse(
+			SPAN_LIT("{\"maxWaitMs\":31000,\"minBytes\":-1}"), &a,
+			&b, &e),
+		0);
 	assert_int_equal(b.max_wait_ms, 30000);
 	assert_int_equal(b.min_bytes, 0);
 	arena_fini(&a);
@@ -90,10 +98,10 @@ test_fetch_refusals_name_the_field(void **state)
 		{ "{\"entries\":[{\"queue\":7,\"offset\":1}]}",
 			"bad body: entries[0].queue is not a string" },
 		{ "{\"entries\":[{\"queue\":\"q\",\"offset\":0},"
-			"{\"queue\":\"q\",\"offset\":0,\"partition\":[]}]}",
+		  "{\"queue\":\"q\",\"offset\":0,\"partition\":[]}]}",
 			"bad body: entries[1].partition is not a string" },
 		{ "{\"entries\":[{\"queue\":\"q\",\"offset\":0,"
-			"\"partition\":1.5}]}",
+		  "\"partition\":1.5}]}",
 			"bad body: entries[0].partition is not an integer" },
 		{ "{\"minBytes\":\"x\"}",
 			"bad body: minBytes is not an integer" },
@@ -105,8 +113,8 @@ test_fetch_refusals_name_the_field(void **state)
 		struct fetch_body b;
 		struct err e = ERR_ZERO;
 
-		assert_int_equal(fetch_body_parse(span_of(bad[i].body), &a,
-					 &b, &e), -1);
+		assert_int_equal(
+			fetch_body_parse(span_of(bad[i].body), &a, &b, &e), -1);
 		assert_string_equal(e.text, bad[i].text);
 	}
 	arena_fini(&a);
@@ -182,12 +190,16 @@ test_changed_reads_all_fields(void **state)
 	struct err e = ERR_ZERO;
 
 	(void)state;
-	assert_int_equal(changed_body_parse(SPAN_LIT(
-		"{\"entries\":[{\"queue\":\"q\"},"
-		"{\"queue\":\"q\",\"since\":\"2026-09-04T10:00:00Z\","
-		"\"after\":\"t|1788515700123456|cust-0419\",\"limit\":5000},"
-		"{\"queue\":\"q\",\"after\":\"\",\"limit\":-2,\"since\":null},"
-		"{\"queue\":\"q\",\"after\":\"t|1|x\"}]}"), &a, &b, &e), 0);
+	assert_int_equal(
+		changed_body_parse(
+			SPAN_LIT(
+				"{\"entries\":[{\"queue\":\"q\"},"
+				"{\"queue\":\"q\",\"since\":\"2026-09-04T10:00:00Z\","
+				"\"after\":\"t|1788515700123456|cust-0419\",\"limit\":5000},"
+				"{\"queue\":\"q\",\"after\":\"\",\"limit\":-2,\"since\":null},"
+				"{\"queue\":\"q\",\"after\":\"t|1|x\"}]}"),
+			&a, &b, &e),
+		0);
 	assert_int_equal(b.n, 4);
 	assert_false(b.entries[0].timed || b.entries[0].has_cursor);
 	assert_int_equal(b.entries[0].limit, 1000);
@@ -199,11 +211,14 @@ test_changed_reads_all_fields(void **state)
 	assert_false(b.entries[2].has_cursor);
 	assert_int_equal(b.entries[2].limit, 1);
 	assert_true(b.entries[3].bad_cursor);
-	assert_int_equal(changed_body_parse(
-		SPAN_LIT("{\"entries\":[{\"queue\":\"q\",\"since\":\"soon\"}]}"),
-		&a, &b, &e), -1);
-	assert_string_equal(e.text,
-		"bad body: since is not a timestamp: \"soon\"");
+	assert_int_equal(
+		changed_body_parse(
+			SPAN_LIT(
+				"{\"entries\":[{\"queue\":\"q\",\"since\":\"soon\"}]}"),
+			&a, &b, &e),
+		-1);
+	assert_string_equal(
+		e.text, "bad body: since is not a timestamp: \"soon\"");
 	arena_fini(&a);
 }
 
@@ -241,8 +256,8 @@ test_cursors(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		int64_t at = 0;
 		struct span name = SPAN_ZERO;
-		bool ok = changed_cursor_parse(span_of(rows[i].text),
-			rows[i].timed, &at, &name);
+		bool ok = changed_cursor_parse(
+			span_of(rows[i].text), rows[i].timed, &at, &name);
 
 		assert_int_equal(ok, rows[i].ok);
 		if (!ok)

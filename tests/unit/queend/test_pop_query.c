@@ -68,14 +68,15 @@ test_numbers_are_clamped_as_written(void **state)
 	assert_int_equal(parse(Q({ "batch", "0" }, { "partitions", "-3" },
 				       { "leaseSeconds", "-1" },
 				       { "timeout", "999999999999" }),
-				 &q, &e), 0);
+				 &q, &e),
+		0);
 	assert_int_equal(q.batch, 1);
 	assert_int_equal(q.partitions, 0);
 	assert_true(q.partitions_given);
 	assert_int_equal(q.lease_s, 0);
 	assert_int_equal(q.timeout_ms, 300000);
-	assert_int_equal(parse(Q({ "timeout", "0" }, { "batch", "7" }), &q,
-				 &e), 0);
+	assert_int_equal(
+		parse(Q({ "timeout", "0" }, { "batch", "7" }), &q, &e), 0);
 	assert_int_equal(q.timeout_ms, 0);
 	assert_int_equal(q.batch, 7);
 }
@@ -96,8 +97,7 @@ test_wrong_types_name_the_parameter(void **state)
 		{ "leaseSeconds", "9999999999",
 			"bad query: leaseSeconds is out of range" },
 		{ "wait", "", "bad query: wait is neither true nor false" },
-		{ "wait", "True",
-			"bad query: wait is neither true nor false" },
+		{ "wait", "True", "bad query: wait is neither true nor false" },
 		{ "autoAck", "1",
 			"bad query: autoAck is neither true nor false" },
 		{ "conflation", "0",
@@ -114,8 +114,8 @@ test_wrong_types_name_the_parameter(void **state)
 		struct pop_query q;
 		struct err e = ERR_ZERO;
 
-		assert_int_equal(parse(Q({ bad[i].key, bad[i].value }), &q,
-					 &e), -1);
+		assert_int_equal(
+			parse(Q({ bad[i].key, bad[i].value }), &q, &e), -1);
 		assert_string_equal(e.text, bad[i].text);
 		assert_int_equal(e.kind, ERR_INPUT);
 	}
@@ -130,23 +130,27 @@ test_conflation_needs_a_group_and_no_auto_ack(void **state)
 
 	(void)state;
 	assert_int_equal(pop_query_parse(&q, &DEFAULTS, get,
-				 Q({ "conflation", "true" }), &code, &e), -1);
+				 Q({ "conflation", "true" }), &code, &e),
+		-1);
 	assert_string_equal(code, "conflation_requires_group");
 	assert_int_equal(pop_query_parse(&q, &DEFAULTS, get,
 				 Q({ "conflation", "true" },
 					 { "consumerGroup", "__QUEUE_MODE__" }),
-				 &code, &e), -1);
+				 &code, &e),
+		-1);
 	assert_string_equal(code, "conflation_requires_group");
-	assert_int_equal(pop_query_parse(&q, &DEFAULTS, get,
-				 Q({ "conflation", "true" },
-					 { "consumerGroup", "g" },
-					 { "autoAck", "true" }),
-				 &code, &e), -1);
+	assert_int_equal(
+		pop_query_parse(&q, &DEFAULTS, get,
+			Q({ "conflation", "true" }, { "consumerGroup", "g" },
+				{ "autoAck", "true" }),
+			&code, &e),
+		-1);
 	assert_string_equal(code, "conflation_with_auto_ack");
-	assert_int_equal(pop_query_parse(&q, &DEFAULTS, get,
-				 Q({ "conflation", "true" },
-					 { "consumerGroup", "g" }),
-				 &code, &e), 0);
+	assert_int_equal(
+		pop_query_parse(&q, &DEFAULTS, get,
+			Q({ "conflation", "true" }, { "consumerGroup", "g" }),
+			&code, &e),
+		0);
 	assert_null(code);
 	assert_true(q.conflation);
 }
@@ -157,10 +161,14 @@ test_start_of_a_new_group(void **state)
 	static const struct {
 		const char *mode, *from, *want;
 	} rows[] = {
-		{ NULL, NULL, "new" }, { "", "", "new" },
-		{ "new", NULL, "new" }, { "new-only", NULL, "new" },
-		{ "all", NULL, "all" }, { "banana", NULL, "all" },
-		{ "NEW", NULL, "all" }, { "all", "now", "new" },
+		{ NULL, NULL, "new" },
+		{ "", "", "new" },
+		{ "new", NULL, "new" },
+		{ "new-only", NULL, "new" },
+		{ "all", NULL, "all" },
+		{ "banana", NULL, "all" },
+		{ "NEW", NULL, "all" },
+		{ "all", "now", "new" },
 		{ "all", "banana", "new" },
 		{ "all", "2026-09-03T11:02:44Z", "timestamp" },
 		{ "new", "2026-09-03T11:02:44+02:00", "timestamp" },
@@ -194,7 +202,8 @@ test_queue_mode_always_starts_at_the_beginning(void **state)
 	assert_int_equal(parse(Q({ "subscriptionMode", "new" },
 				       { "subscriptionFrom", "now" },
 				       { "consumerGroup", "" }),
-				 &q, &e), 0);
+				 &q, &e),
+		0);
 	assert_string_equal(q.mode, "all");
 	assert_true(q.queue_mode);
 }
@@ -213,10 +222,8 @@ test_names_have_bounds(void **state)
 	assert_int_equal(pop_query_name(span_make(text, 0), "q", &e), -1);
 	assert_string_equal(e.text, "q is empty");
 	assert_int_equal(pop_query_name(SPAN_LIT("\x7f"), "q", &e), -1);
-	assert_int_equal(pop_query_name(SPAN_LIT("\xed\xa0\x80"), "q", &e),
-		-1);
-	assert_int_equal(pop_query_name(SPAN_LIT("a/b \xc3\xa9"), "q", &e),
-		0);
+	assert_int_equal(pop_query_name(SPAN_LIT("\xed\xa0\x80"), "q", &e), -1);
+	assert_int_equal(pop_query_name(SPAN_LIT("a/b \xc3\xa9"), "q", &e), 0);
 }
 
 int
@@ -226,8 +233,7 @@ main(void)
 		cmocka_unit_test(test_absent_values_have_their_defaults),
 		cmocka_unit_test(test_numbers_are_clamped_as_written),
 		cmocka_unit_test(test_wrong_types_name_the_parameter),
-		cmocka_unit_test(
-			test_conflation_needs_a_group_and_no_auto_ack),
+		cmocka_unit_test(test_conflation_needs_a_group_and_no_auto_ack),
 		cmocka_unit_test(test_start_of_a_new_group),
 		cmocka_unit_test(
 			test_queue_mode_always_starts_at_the_beginning),
