@@ -128,8 +128,7 @@ create table if not exists queen.segment_ids (
 	end_offset bigint not null,
 	created_at timestamptz not null,
 	ids bytea not null,
-	primary key (partition_id, base_offset),
-	check (end_offset >= base_offset and octet_length(ids) = 16 * (end_offset - base_offset + 1))
+	primary key (partition_id, base_offset)
 ) with (autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_scale_factor = 0.1,
 	autovacuum_vacuum_cost_delay = 0);
 alter table queen.segment_ids alter ids set storage external;

@@ -226,8 +226,8 @@ begin
 			p_cut + interval '1 us') end;
 end $$;
 
--- Inside pop_v1: makes the consumer rows that are missing, at the group's start.
--- Where another session is at it, nothing happens.
+-- Inside pop_v1: makes the consumer rows that are missing, at the group's start, at
+-- most 1000.  Where another session is at it, nothing happens.
 create or replace function queen.pop_create(p_tenant uuid, c_part bigint[],
 	c_group bigint[])
 returns void
@@ -251,6 +251,7 @@ begin
 				from queen.queues q where q.id = g.queue_id limit 1) q
 			where c.there is null and g.deleted_at is null
 				and q.deleted_at is null and q.tenant = p_tenant
+			limit 1000	-- each takes a slot of the lock table
 		)
 		select m.* from m where pg_try_advisory_xact_lock(
 			hashint8extended(m.part, m.grp))) x;

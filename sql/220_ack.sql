@@ -32,7 +32,7 @@ declare
 	n int := cardinality(a_part);
 	t timestamptz := coalesce(p_now, clock_timestamp());
 	l_ord int[]; d_ord int[]; d_til bigint[]; d_kept boolean[];
-	d_conf bigint[]; d_more boolean[];
+	d_conf bigint[]; d_more boolean[]; i int;
 begin
 	if (n = cardinality(a_group) and n = cardinality(a_at)
 			and n = cardinality(a_group_at) and n = cardinality(a_no)
@@ -142,14 +142,16 @@ begin
 	end if;
 
 	-- the rest by the full rules, one at a time; the rows are locked
-	for i in 1 .. n loop
-		if i = any (d_ord) then
-			continue;
-		end if;
+	for i in select g.i from generate_series(1, n) g(i)
+		left join unnest(d_ord) d(ord) on d.ord = g.i
+		where d.ord is null order by g.i
+	loop
 		return query
 		select i, x.* from queen.ack_full(p_tenant, t, a_group[i], a_part[i],
-			exists (select 1 from unnest(l_ord) l(ord) where a_part[l.ord]
-				= a_part[i] and a_group[l.ord] = a_group[i]), a_at[i], a_group_at[i], a_no[i], a_ids[i],
+			exists (select 1 from unnest(l_ord) l(ord)
+				where a_part[l.ord] = a_part[i]
+					and a_group[l.ord] = a_group[i]),
+			a_at[i], a_group_at[i], a_no[i], a_ids[i],
 			a_status[i], d_id[i],
 			(select array_agg(e.item order by e.ord)
 				from unnest(e_ack, e_item) with ordinality e(ack, item, ord)

@@ -102,7 +102,7 @@ def test_arrays_of_unequal_length_are_refused(hot, p, place):
 @pytest.mark.parametrize("n, texts", [(2, ["a"]), (1, ["a", "b"]), (0, []),
                                       (-1, [])])
 def test_a_count_that_does_not_match_the_ids_is_refused(hot, p, n, texts):
-    with refused("23514"):
+    with refused("22023"):
         hot.push_one(p, texts, n=n)
     assert hot.value("select count(*) from queen.segments") == 0
 
