@@ -2,6 +2,7 @@
 """POST /api/v1/push: shape, rules, refusals, what ends up in the store."""
 import json
 import threading
+import time
 import uuid
 
 import pytest
@@ -389,3 +390,50 @@ def test_many_partitions_in_one_request(cell, db):
     got = push(cell, *[item("q", "t", i, "p%d" % i) for i in range(500)])
     assert {r["status"] for r in got} == {"duplicate"}
     assert NIL not in {r["message_id"] for r in got}
+
+
+def test_killed_sessions_lose_and_repeat_nothing(cell, db):
+    """Whatever was in doubt answers failed; the retry tells the truth."""
+    done, killed, batches = threading.Event(), [], {}
+
+    def kill():
+        while not done.wait(0.05):
+            killed.extend(db.rows(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where application_name like 'queend%'"
+                " and query like '%push_v1%' limit 2"))
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    deadline = time.monotonic() + 20
+
+    def run(i):
+        conn = cell.http()
+        k = 0
+        while k < 20 or len(killed) < 8 and time.monotonic() < deadline:
+            def stored(k=k):
+                reply = cell.post(PUSH, {"items": [
+                    item("q", "%d-%d-%d" % (i, k, j), [i, k, j], "p%d" % i)
+                    for j in range(5)]}, conn=conn)
+                return "failed" not in {r["status"] for r in reply.body}
+
+            wait_until(stored)
+            k += 1
+        batches[i] = k
+        conn.close()
+
+    try:
+        concurrently(4, run)
+    finally:
+        done.set()
+        killer.join()
+    assert len(killed) >= 8
+    for i, n in batches.items():
+        got = []
+        while len(got) < 5 * n:
+            m = wait_until(lambda i=i: cell.pop("q", partition="p%d" % i,
+                                                batch=5000))
+            got += [x["data"] for x in m]
+            cell.ack(m)
+        assert got == [[i, k, j] for k in range(n) for j in range(5)]
+        assert offsets(db, "q", "p%d" % i) == list(range(5 * n))
