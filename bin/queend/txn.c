@@ -12,7 +12,6 @@
 
 #include "arena.h"
 #include "catalog.h"
-#include "clk.h"
 #include "count.h"
 #include "err.h"
 #include "hsrv.h"
@@ -47,7 +46,6 @@ static void
 finish(struct txn *t, int status)
 {
 	free(t->suspects.at);
-	count_latency(t->x, COUNT_PUSH, clk_mono_us() - t->began_us);
 	hsrv_reply(t->req, status);
 }
 
@@ -483,7 +481,6 @@ txn_post(struct hsrv_req *r)
 	t->req = r;
 	t->arena = hsrv_arena(r);
 	t->id = qid_new();
-	t->began_us = clk_mono_us();
 	if (body_parse_txn(hsrv_body(r), t->arena, &t->body, &e) != 0) {
 		txn_reject(t, "bad_request", "%s", e.text);
 		return;

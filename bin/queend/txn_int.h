@@ -48,7 +48,6 @@ struct txn {
 	struct arena *arena;
 	struct body_txn body;
 	struct qid id; /* of the call */
-	int64_t began_us;
 
 	struct txn_push *pushes;
 	struct resolve_item *names; /* aligned with pushes */
