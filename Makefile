@@ -50,7 +50,7 @@ tool_obj = $(call obj,$(filter-out %/main.c,$(sort $(wildcard bin/$(1)/*.c))))
 
 # ---- libraries: asked once, kept in build/pkg.mk ----
 PKGS_lib := libevent_core libevent_extra libpq libzstd libsodium
-PKGS_queenctl := libcurl jansson smartcols yaml-0.1
+PKGS_queenctl := libcurl smartcols yaml-0.1
 PKGS_test := cmocka
 # http-parser ships no .pc file
 LIBS_HTTP := $(if $(shell grep -ls http_parser.h lib/*.c),-lhttp_parser)
@@ -87,7 +87,7 @@ link = $(CC) $(Q_CFLAGS) $(CFLAGS) $(Q_LDFLAGS) $(LDFLAGS) -o $@
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all tests check check-built unit cell cell-san lint fmt fuzz fuzz-run \
-	bench soak man install uninstall dist clean demo deps deps-test
+	bench soak man install uninstall dist clean demo deps deps-test FORCE
 .DEFAULT_GOAL := all
 all: $(LIB) $(BINS)
 tests: $(TESTS) $(CORPUS)
@@ -111,6 +111,19 @@ $(B)/obj/gen/schema_files.o: $(B)/gen/schema_files.c lib/schema.h
 $(LIB): $(call obj,$(LIB_SRC)) $(B)/obj/gen/schema_files.o
 	$(call say,AR)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+# Commit and date of the source, for one file of queenctl alone; a checkout
+# builds the same bytes again and again.
+COMMIT := $(or $(shell git rev-parse --short=12 HEAD 2>/dev/null),unknown)
+BUILT := $(or $(shell date -u -d "@$${SOURCE_DATE_EPOCH:-$$(git log -1 \
+	--format=%ct 2>/dev/null)}" +%Y-%m-%d 2>/dev/null),unknown)
+$(B)/gen/commit.h: FORCE
+	@mkdir -p $(@D)
+	@printf '#define QUEEN_COMMIT "%s"\n#define QUEEN_BUILT "%s"\n' \
+		'$(COMMIT)' '$(BUILT)' >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+$(B)/obj/bin/queenctl/version.o: $(B)/gen/commit.h
+$(B)/obj/bin/queenctl/version.o: CPPFLAGS += -include $(B)/gen/commit.h
 
 # Per tool: its program, and the tests of its modules.
 define tool_rules
@@ -194,7 +207,7 @@ deps-test:
 demo:
 	sh tests/install-deps build
 	$(MAKE) -j$$(nproc) all
-	sh bin/demo
+	sh tests/demo/tour build/bin $(DEMO_DIR)
 install: all
 	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(UNITDIR)' '$(DESTDIR)$(DOCDIR)'
 	$(if $(BINS),install -m 755 $(BINS) '$(DESTDIR)$(BINDIR)')

@@ -246,7 +246,8 @@ returns table (status int, body text) language sql volatile as $$
 			coalesce(s.total, 0)),
 		'messages', json_build_object('total', coalesce(s.total, 0), 'pending',
 			coalesce(s.pending, 0),
-			'processing', coalesce(s.processing, 0))) order by q.name), '[]'))::text
+			'processing', coalesce(s.processing, 0)),
+		'options', queen.queue_options(q)) order by q.name), '[]'))::text
 	from queen.cell c
 	join queen.queues q on q.tenant = p_tenant and q.deleted_at is null
 	left join counted n on n.queue_id = q.id

@@ -304,6 +304,8 @@ def test_queue_list_numbers_and_the_cheap_variant(kit):
     assert [x["name"] for x in body] == ["a", "b.x"]
     created = body[1].pop("createdAt")
     assert len(created) == 24 and created.endswith("Z")
+    options = body[1].pop("options")
+    assert (options["leaseTime"], options["priority"]) == (60, 0)
     assert body[1] == {
         "id": entity(1, q), "name": "b.x", "namespace": "b", "task": "x",
         "partitions": 1, "retainedBytes": 12,
