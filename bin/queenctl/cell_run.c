@@ -114,7 +114,17 @@ exec_queend(const struct cell *c)
 	static const char *const cleared[] = { "QUEEN_PG_CONNINFO",
 		"PG_PASSWORD", "PG_PORT", "PG_USE_SSL", "PG_DB", "PGSERVICE",
 		"PGPASSWORD", "PGOPTIONS", "NOTIFY_SOCKET", "JOURNAL_STREAM" };
-	char port[16];
+	char port[16], folder[CELL_PATH], name[] = "queend";
+	char *argv[] = { name, NULL };
+
+	/*
+	 * Opened while we may: a checkout below root's home is closed to the
+	 * user the servers run as, the program in it is not.
+	 */
+	snprintf(folder, sizeof(folder), "%s", c->queend);
+	*strrchr(folder, '/') = '\0';
+	int folder_fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int queend_fd = open(c->queend, O_PATH | O_CLOEXEC);
 
 	prepare_child(c, "queend", SIGTERM);
 	for (size_t i = 0; i < sizeof(cleared) / sizeof(cleared[0]); i++)
@@ -126,7 +136,10 @@ exec_queend(const struct cell *c)
 	setenv("PG_HOST", c->sock, 1);
 	setenv("PG_USER", "queen", 1);
 	setenv("PG_DATABASE", CELL_DATABASE, 1);
-	execl(c->queend, "queend", (char *)NULL);
+	execveat(folder_fd, name, argv, environ, 0); /* keeps its name in ps */
+	execveat(queend_fd, "", argv, environ, AT_EMPTY_PATH);
+	fprintf(stderr, "cannot run %s as user %s: %s\n", c->queend, c->user,
+		strerror(errno));
 	_exit(127);
 }
 
