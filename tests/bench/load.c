@@ -36,7 +36,7 @@ enum {
 	TXN_LEN = 26, /* p00001-0000000001-89abcdef */
 	HIST_SUB = 64,
 	HIST_N = 40 * HIST_SUB,
-	AHEAD = 4, /* requests per producer not popped yet */
+	AHEAD = 2, /* requests of a producer not popped yet */
 	DRAIN_MS = 60000,
 	IDS_LEN = 36
 };
@@ -68,6 +68,7 @@ struct conn {
 	/* producer */
 	struct request req[VARIANTS];
 	int variant, index, parts_n, part_at;
+	int64_t ahead; /* messages not popped yet */
 	/* consumer */
 	char *ack;
 	size_t ack_len, ack_cap;
@@ -324,8 +325,7 @@ own_part(const struct load *l, const struct conn *c, int k)
 static bool
 has_room(const struct load *l, const struct conn *c)
 {
-	int64_t ahead = l->pushed_n - l->popped_n;
-	if (ahead > (int64_t)AHEAD * l->producers * l->per_push)
+	if (c->ahead + l->per_push > (int64_t)AHEAD * l->per_push)
 		return false;
 	int each = l->per_push / l->spread;
 	for (int i = 0; i < l->spread; i++) {
@@ -358,6 +358,7 @@ producer_go(struct load *l, struct conn *c)
 		l->sent_us[(int64_t)p * l->ring + seq % l->ring] = t;
 	}
 	c->part_at = (c->part_at + l->spread) % c->parts_n;
+	c->ahead += l->per_push;
 	l->pushed_n += l->per_push;
 	l->pushes++;
 	l->busy++;
@@ -451,6 +452,7 @@ check_message(
 			(long long)seq, (long long)l->popped[p]);
 	l->popped[p]++;
 	l->popped_n++;
+	l->conns[p % l->producers].ahead--;
 	hist_add(&l->e2e, now - l->sent_us[p * l->ring + seq % l->ring]);
 }
 

@@ -352,13 +352,19 @@ push_one(int fd, const char *queue, int i)
 	return now_us() - from;
 }
 
-/* A pop parked on `pops`, a push on `pushes`; microseconds between. */
-static double
-park_and_push(int pushes, int pops, const char *queue)
+/*
+ * A pop parked on `pops`, a push on `pushes`: the time between.  A commit per
+ * turn, at the same time, tells what the disk is like.
+ */
+static void
+park_and_push(PGconn *db, const struct segment *s, int pushes, int pops,
+	const char *name)
 {
 	char text[512], in[8192], body[1024];
-	char txn[128], part[64], lease[64];
-	int64_t took[ROUNDS];
+	char txn[128], part[64], lease[64], queue[64];
+	int64_t took[ROUNDS], bare[ROUNDS];
+	static int64_t at;
+	snprintf(queue, sizeof(queue), "bench_park_%s", name);
 	int n = snprintf(text, sizeof(text),
 		"GET /api/v1/pop/queue/%s?consumerGroup=bench&batch=10"
 		"&wait=true&timeout=20000&subscriptionMode=all HTTP/1.1\r\n"
@@ -369,10 +375,15 @@ park_and_push(int pushes, int pops, const char *queue)
 		/* parked: its look at what is there is over */
 		nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
 		int64_t from = now_us();
+		insert(db, s, 1001, at++);
+		int64_t commit = now_us() - from;
+		from = now_us();
 		push_one(pushes, queue, i);
 		const char *got = answer(pops, in, sizeof(in));
-		if (i >= 0)
+		if (i >= 0) {
 			took[i] = now_us() - from;
+			bare[i] = commit;
+		}
 		take_field(got, "\"transactionId\":\"", txn, sizeof(txn));
 		take_field(got, "\"partitionId\":\"", part, sizeof(part));
 		take_field(got, "\"leaseId\":\"", lease, sizeof(lease));
@@ -385,7 +396,8 @@ park_and_push(int pushes, int pops, const char *queue)
 		if (!strstr(answer(pops, in, sizeof(in)), "\"success\":true"))
 			die("ack: %s", in);
 	}
-	return median_ms(took, ROUNDS / 3);
+	printf(",\"pop_%s_p50_ms\":%.3f,\"pop_%s_commit_p50_ms\":%.3f", name,
+		median_ms(took, ROUNDS / 3), name, median_ms(bare, ROUNDS / 3));
 }
 
 static int
@@ -414,13 +426,12 @@ latency(const char *conninfo, int port, int other)
 			push[i] = p;
 		}
 	}
-	PQfinish(db);
-	printf("{\"commit_p50_ms\":%.3f,\"push_p50_ms\":%.3f,",
+	printf("{\"commit_p50_ms\":%.3f,\"push_p50_ms\":%.3f",
 		median_ms(bare, ROUNDS), median_ms(push, ROUNDS));
-	printf("\"pop_same_p50_ms\":%.3f,",
-		park_and_push(a, dial_http(port), "bench_park_same"));
-	printf("\"pop_other_p50_ms\":%.3f}\n",
-		park_and_push(a, b, "bench_park_other"));
+	park_and_push(db, &s, a, dial_http(port), "same");
+	park_and_push(db, &s, a, b, "other");
+	printf("}\n");
+	PQfinish(db);
 	return 0;
 }
 
