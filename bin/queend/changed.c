@@ -171,12 +171,11 @@ ask(struct hsrv_req *r)
 	pgargs_init(&a);
 	pgargs_uuid(&a, ctx_tenant(r));
 	pgargs_array(&a, PGARGS_TEXT);
-	ASKED_EACH(c, i, e)
-	pgargs_item_text(&a, e->queue);
+	ASKED_EACH (c, i, e)
+		pgargs_item_text(&a, e->queue);
 	pgargs_close(&a);
 	pgargs_array(&a, PGARGS_TIMESTAMPTZ);
-	ASKED_EACH(c, i, e)
-	{
+	ASKED_EACH (c, i, e) {
 		if (e->timed)
 			pgargs_item_time(&a, e->since_us);
 		else
@@ -184,8 +183,7 @@ ask(struct hsrv_req *r)
 	}
 	pgargs_close(&a);
 	pgargs_array(&a, PGARGS_TIMESTAMPTZ);
-	ASKED_EACH(c, i, e)
-	{
+	ASKED_EACH (c, i, e) {
 		if (e->timed && e->has_cursor)
 			pgargs_item_time(&a, e->cursor_us);
 		else
@@ -193,8 +191,7 @@ ask(struct hsrv_req *r)
 	}
 	pgargs_close(&a);
 	pgargs_array(&a, PGARGS_TEXT);
-	ASKED_EACH(c, i, e)
-	{
+	ASKED_EACH (c, i, e) {
 		if (e->has_cursor)
 			pgargs_item_text(&a, e->cursor_name);
 		else
@@ -202,8 +199,8 @@ ask(struct hsrv_req *r)
 	}
 	pgargs_close(&a);
 	pgargs_array(&a, PGARGS_I32);
-	ASKED_EACH(c, i, e)
-	pgargs_item_i32(&a, e->limit);
+	ASKED_EACH (c, i, e)
+		pgargs_item_i32(&a, e->limit);
 	pgargs_close(&a);
 	pgpool_call(
 		ctx_of(r)->pool, LANE_REST, &STMT_CHANGED, &a, on_changed, r);

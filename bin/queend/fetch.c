@@ -257,16 +257,15 @@ look_at(struct fetches *fs, bool all)
 
 	if (fs->looking)
 		return;
-	TAILQ_FOREACH(f, &fs->parked, link)
-	n++;
+	TAILQ_FOREACH (f, &fs->parked, link)
+		n++;
 	fs->look = reallocarray(fs->look, n + 1, sizeof(struct fetch *));
 	fs->look_entries = reallocarray(
 		fs->look_entries, n + 1, sizeof(*fs->look_entries));
 	if (!fs->look || !fs->look_entries)
 		abort();
 	fs->look_n = 0;
-	TAILQ_FOREACH(f, &fs->parked, link)
-	{
+	TAILQ_FOREACH (f, &fs->parked, link) {
 		if (!all && !f->marked)
 			continue;
 		if (fs->look_n && (entries + f->body.n > FETCH_LOOK_ENTRIES ||
@@ -325,8 +324,7 @@ fetches_arm(struct fetches *fs)
 	struct fetch *f;
 	bool any = false;
 
-	TAILQ_FOREACH(f, &fs->parked, link)
-	{
+	TAILQ_FOREACH (f, &fs->parked, link) {
 		any = true;
 		if (f->deadline_ms < next && !f->looked_at)
 			next = f->deadline_ms;

@@ -778,8 +778,7 @@ pops_stats(const struct pops *p, struct pops_stats *out)
 	*out = p->stats;
 	out->parked = p->parked;
 	out->calls_inflight = p->calls;
-	TAILQ_FOREACH(ring, &p->rings, all)
-	{
+	TAILQ_FOREACH (ring, &p->rings, all) {
 		out->rings++;
 		out->entries += hot_count(ring->hot);
 		out->ready += hot_ready(ring->hot) + hot_probes(ring->hot);
@@ -805,8 +804,7 @@ pops_each_parked(const struct pops *p,
 {
 	struct ring *ring;
 
-	TAILQ_FOREACH(ring, &p->rings, all)
-	{
+	TAILQ_FOREACH (ring, &p->rings, all) {
 		/* once per queue: at the first of its rings */
 		if (ring->queue->rings != ring || ring->queue->gone)
 			continue;

@@ -165,9 +165,9 @@ lot_tie(struct lot *l, struct ring *ring)
 {
 	struct tie *t;
 
-	TAILQ_FOREACH(t, &ring->ties, of_ring)
-	if (t->lot == l)
-		return;
+	TAILQ_FOREACH (t, &ring->ties, of_ring)
+		if (t->lot == l)
+			return;
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		abort();
@@ -328,10 +328,10 @@ lot_busy(struct lot *l, const struct pop *pop)
 	if (l->kind == POP_WILDCARD)
 		return (!l->ring->walked && !l->ring->walk_failed) ||
 		       (flights && hot_flying(l->ring->hot));
-	TAILQ_FOREACH(t, &l->ties, of_lot)
-	if ((!t->ring->walked && !t->ring->walk_failed) ||
-		(flights && hot_flying(t->ring->hot)))
-		return true;
+	TAILQ_FOREACH (t, &l->ties, of_lot)
+		if ((!t->ring->walked && !t->ring->walk_failed) ||
+			(flights && hot_flying(t->ring->hot)))
+			return true;
 	return false;
 }
 
@@ -344,9 +344,9 @@ lot_failed(struct lot *l)
 		return false;
 	if (l->kind == POP_WILDCARD)
 		return l->ring->walk_failed && !l->ring->walked;
-	TAILQ_FOREACH(t, &l->ties, of_lot)
-	if (t->ring->walk_failed && !t->ring->walked)
-		return true;
+	TAILQ_FOREACH (t, &l->ties, of_lot)
+		if (t->ring->walk_failed && !t->ring->walked)
+			return true;
 	return false;
 }
 
@@ -410,12 +410,13 @@ disc_of(struct pops *p, const struct pop *pop)
 	const struct pop_query *q = &pop->q;
 	struct disc *d;
 
-	TAILQ_FOREACH(d, &p->discs, link)
-	if (span_eq(d->group, q->group) &&
-		span_eq(d->namespace_name, q->namespace_name) &&
-		span_eq(d->task, q->task) &&
-		memcmp(&d->tenant, &pop->tenant, sizeof(d->tenant)) == 0)
-		break;
+	TAILQ_FOREACH (d, &p->discs, link)
+		if (span_eq(d->group, q->group) &&
+			span_eq(d->namespace_name, q->namespace_name) &&
+			span_eq(d->task, q->task) &&
+			memcmp(&d->tenant, &pop->tenant, sizeof(d->tenant)) ==
+				0)
+			break;
 	if (!d) {
 		d = calloc(1, sizeof(*d) + q->group.n + q->task.n +
 				      q->namespace_name.n + 1);
@@ -471,8 +472,7 @@ disc_rematch(struct pops *p)
 	struct disc *d;
 
 	p->generation++;
-	TAILQ_FOREACH(d, &p->discs, link)
-	{
+	TAILQ_FOREACH (d, &p->discs, link) {
 		struct pop *pop = TAILQ_FIRST(&d->lot.waiters);
 
 		if (pop && d->generation != p->generation)

@@ -246,8 +246,8 @@ ring_heat(struct ring *ring, int64_t part_id)
 	if (pin)
 		lot_heat(pin);
 	lot_heat(&ring->wild);
-	TAILQ_FOREACH(t, &ring->ties, of_ring)
-	tie_heat(t);
+	TAILQ_FOREACH (t, &ring->ties, of_ring)
+		tie_heat(t);
 }
 
 /* All lots that wait on the ring look again. */
@@ -259,8 +259,8 @@ ring_heat_all(struct ring *ring)
 	struct tie *t;
 
 	lot_heat(&ring->wild);
-	TAILQ_FOREACH(t, &ring->ties, of_ring)
-	tie_heat(t);
+	TAILQ_FOREACH (t, &ring->ties, of_ring)
+		tie_heat(t);
 	while ((pin = map_next(&ring->pins, &at)))
 		lot_heat(pin);
 }
@@ -503,8 +503,7 @@ pops_mark(struct pops *p, int64_t queue_id, int64_t part_id)
 	struct ring *ring;
 
 	if (q) {
-		RINGS_EACH(ring, q)
-		{
+		RINGS_EACH (ring, q) {
 			bool woke = hot_mark(ring->hot, part_id, now);
 
 			/* marks count for those held back by minPopWaitTime */
@@ -539,8 +538,7 @@ pops_released(
 
 	if (!q)
 		return;
-	RINGS_EACH(ring, q)
-	{
+	RINGS_EACH (ring, q) {
 		if (group_id && ring->group_id != group_id)
 			continue;
 		release_in(ring, part_id);
@@ -559,10 +557,10 @@ pops_done(struct pops *p, int64_t queue_id, int64_t group_id, int64_t part_id,
 
 	if (!q)
 		return;
-	RINGS_EACH(ring, q)
-	if (ring->group_id == group_id &&
-		hot_done(ring->hot, part_id, lease_no))
-		ring_heat(ring, part_id);
+	RINGS_EACH (ring, q)
+		if (ring->group_id == group_id &&
+			hot_done(ring->hot, part_id, lease_no))
+			ring_heat(ring, part_id);
 }
 
 void
@@ -574,8 +572,7 @@ pops_moved(struct pops *p, int64_t queue_id, int64_t group_id, int64_t part_id)
 
 	if (!q)
 		return;
-	RINGS_EACH(ring, q)
-	{
+	RINGS_EACH (ring, q) {
 		if (group_id && ring->group_id != group_id)
 			continue;
 		known = true;
@@ -586,8 +583,8 @@ pops_moved(struct pops *p, int64_t queue_id, int64_t group_id, int64_t part_id)
 	if (known || catalog_group_by_id(p->x->catalog, group_id))
 		return;
 	/* a group of that name may have got a new id */
-	RINGS_EACH(ring, q)
-	ring_check(ring);
+	RINGS_EACH (ring, q)
+		ring_check(ring);
 }
 
 void
@@ -598,8 +595,7 @@ pops_wake_queue(struct pops *p, int64_t queue_id)
 
 	if (!q)
 		return;
-	RINGS_EACH(ring, q)
-	{
+	RINGS_EACH (ring, q) {
 		release_in(ring, 0);
 		ring_walk(ring, true);
 	}
@@ -626,9 +622,9 @@ pops_catalog(struct pops *p, int64_t queue_id)
 	struct ring *ring;
 
 	if (q)
-		RINGS_EACH(ring, q)
-	if (hot_unhide(ring->hot))
-		ring_heat_all(ring);
+		RINGS_EACH (ring, q)
+			if (hot_unhide(ring->hot))
+				ring_heat_all(ring);
 	want_check_queues(p);
 	disc_rematch(p);
 	/* the catalogue may still be reading what a hint told */

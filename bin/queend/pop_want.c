@@ -60,8 +60,8 @@ want_wake(struct want *w)
 	struct pop *pop;
 
 	TAILQ_CONCAT(&woken, &w->waiters, link);
-	TAILQ_FOREACH(pop, &woken, link)
-	pop->want = NULL;
+	TAILQ_FOREACH (pop, &woken, link)
+		pop->want = NULL;
 	want_ease(w);
 	while ((pop = TAILQ_FIRST(&woken))) {
 		TAILQ_REMOVE(&woken, pop, link);
