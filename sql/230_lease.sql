@@ -102,7 +102,7 @@ begin
 	order by l.ord;
 end $$;
 
--- Removes the lists of leases that ended more than a day ago, at most p_limit;
+-- Removes the lists of leases that ended ten minutes ago, at most p_limit;
 -- returns how many.  Waits for nobody.
 create or replace function queen.lease_sweep_v1(p_limit int,
 	p_now timestamptz default null)
@@ -114,7 +114,7 @@ declare
 begin
 	delete from queen.lease_sets s where s.ctid = any (array(
 		select d.ctid from queen.lease_sets d
-		where d.expires_at < t - interval '1 day'
+		where d.expires_at < t - interval '10 minutes'
 		order by d.expires_at limit p_limit for update skip locked));
 	get diagnostics n = row_count;
 	return n;

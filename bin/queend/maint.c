@@ -45,6 +45,7 @@ enum maint_state {
 	MAINT_IDS_STEP,
 	MAINT_PURGE_QUEUES,
 	MAINT_PURGE_GROUPS,
+	MAINT_SWEEP_LEASES,
 	MAINT_CLEANUP,
 	MAINT_PRUNE,
 	MAINT_GIVE,
@@ -87,6 +88,8 @@ static const struct pgstmt STMT_PURGE_QUEUE = { "purge_queue",
 	"select queen.purge_queue_v1($1)" };
 static const struct pgstmt STMT_PURGE_GROUP = { "purge_group",
 	"select queen.purge_group_v1($1)" };
+static const struct pgstmt STMT_SWEEP_LEASES = { "lease_sweep",
+	"select queen.lease_sweep_v1($1)" };
 static const struct pgstmt STMT_CLEANUP = { "cleanup_step",
 	"select next_at, next_id, queues, parts "
 	"from queen.cleanup_step_v1($1, $2, $3, $4)" };
@@ -343,9 +346,7 @@ on_purged(void *arg, const PGresult *res, const struct err *e)
 	if (n == 0 || ++m->purge_steps >= MAINT_PURGE_STEPS ||
 		maint_out_of_time(m)) {
 		m->purge_steps = 0;
-		maint_step(m, m->state == MAINT_PURGE_QUEUES
-				      ? MAINT_PURGE_GROUPS
-				      : MAINT_CLEANUP);
+		maint_step(m, m->state + 1); /* the next kind */
 		return;
 	}
 	maint_step(m, m->state);
@@ -487,6 +488,9 @@ maint_step(struct maint *m, enum maint_state next)
 		break;
 	case MAINT_PURGE_GROUPS:
 		purge(m, &STMT_PURGE_GROUP);
+		break;
+	case MAINT_SWEEP_LEASES:
+		purge(m, &STMT_SWEEP_LEASES);
 		break;
 	case MAINT_CLEANUP:
 		cleanup(m);

@@ -518,7 +518,7 @@ def test_lists_of_ended_leases_are_swept(hot, q, g):
     hot.push(b)
     hot.pop_all([dict(no=1)], [(1, a, g), (1, b, g)], now=at(0))
     sweep = "select queen.lease_sweep_v1(%s, %s)"
-    assert hot.value(sweep, 10, at(86400)) == 0
+    assert hot.value(sweep, 10, at(600)) == 0
     assert hot.value(sweep, 0, at(100000)) == 0
     assert hot.value(sweep, 10, at(100000)) == 1
     assert hot.value("select count(*) from queen.lease_sets") == 0
