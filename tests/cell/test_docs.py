@@ -344,6 +344,22 @@ def test_examples_of_queen_sql_run_as_printed(documented):
     shell(here(steps), env, folder)
 
 
+def test_examples_of_queenctl_run(documented):
+    """Against a cell that is there; what starts and stops one, and what needs
+    jq, is left out."""
+    cell, _, env, folder = documented
+    env.update(PATH=queenlib.BIN + ":" + env["PATH"],
+               QUEEN_SERVER="http://127.0.0.1:%d" % cell.port.number)
+    steps = [(command + "; echo status=$?", "...status=0")
+             for command, _ in page_steps("queenctl.1")
+             if not re.search(r"queenctl (up|down)|jq ", command)]
+    assert len(steps) >= 4
+    shell([("set -o pipefail", "")] + steps, env, folder)
+    # the last one moved the group back
+    assert [m["data"] for m in cell.pop("orders", group="billing")] == \
+        [{"total": 10}]
+
+
 def test_readme_is_short():
     assert len(read("README.md").splitlines()) <= 90
 
