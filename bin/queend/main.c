@@ -46,7 +46,8 @@ enum {
 	BOOT_SCHEMA_RETRY_MS = 180000,
 	BOOT_SCHEMA_WAIT_MS = 60000,
 	BOOT_SCHEMA_POLL_US = 250000,
-	LANES_MIN = 4,
+	STOP_SETTLE_MS = 2000,
+	STOP_POLL_MS = 10,
 };
 
 struct boot {
@@ -54,6 +55,8 @@ struct boot {
 	struct settings conf;
 	struct hsrv *metrics; /* listener of QUEEN_METRICS_BIND */
 	struct loop_timer watchdog;
+	struct loop_timer settle; /* after the drain: calls in flight */
+	int64_t settle_until_ms;
 	char *conninfo, *instance;
 	bool listening;
 	int code;
@@ -320,12 +323,28 @@ on_catalog(void *arg, const struct err *e)
 		on_watchdog(b);
 }
 
+/* Calls in flight have owners that free them when they return. */
+static void
+on_settle(void *arg)
+{
+	struct boot *b = arg;
+	struct pgpool_stats ps;
+
+	pgpool_stats(b->x.pool, &ps);
+	if ((ps.busy == 0 && ps.waiting == 0) ||
+		clk_mono_ms() >= b->settle_until_ms)
+		loop_stop(b->x.loop);
+	else
+		loop_timer_start(&b->settle, STOP_POLL_MS);
+}
+
 static void
 on_drained(void *arg)
 {
 	struct boot *b = arg;
 
-	loop_stop(b->x.loop);
+	b->settle_until_ms = clk_mono_ms() + STOP_SETTLE_MS;
+	on_settle(b);
 }
 
 static void
@@ -339,7 +358,7 @@ on_term(void *arg)
 	log_line(LOG_INFO, "shutdown", "signal received, draining", NULL);
 	notify_stopping();
 	if (!b->x.hsrv) {
-		loop_stop(b->x.loop);
+		on_drained(b);
 		return;
 	}
 	pops_drain(b->x.pops);
@@ -368,6 +387,7 @@ start_parts(struct boot *b)
 	x->changes = changes_new(x);
 	x->maint = maint_new(x);
 	loop_timer_init(&b->watchdog, x->loop, on_watchdog, b);
+	loop_timer_init(&b->settle, x->loop, on_settle, b);
 	catalog_start(x->catalog, on_catalog, b);
 }
 
@@ -377,6 +397,7 @@ stop_parts(struct boot *b)
 	struct ctx *x = &b->x;
 
 	loop_timer_fini(&b->watchdog);
+	loop_timer_fini(&b->settle);
 	hsrv_free(b->metrics);
 	hsrv_free(x->hsrv);
 	maint_free(x->maint);
