@@ -161,7 +161,10 @@ write_scalar(struct reader *r, const yaml_node_t *n)
 	const char *tag = (const char *)n->tag;
 	bool plain = n->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
 
-	/* libyaml gives every scalar the str tag unless one was written */
+	/*
+	 * The loader gives an untagged scalar the tag !!str, so a written one
+	 * on a plain scalar cannot be told from none.
+	 */
 	if ((plain || (tag && strcmp(tag, YAML_STR_TAG) != 0)) &&
 		yamldoc_resolve(s, &r->arena, &json))
 		jwrite_raw(&r->w, json);
