@@ -156,8 +156,8 @@ begin
 			expires_at = case when not f.auto then f.til end,
 			acquired_at = t, conflated = f.conf and not f.auto,
 			attempts = case when f.auto then 0
-				when c.attempt_offset = f.lo then c.attempts + 1 else 1 end,
-			attempt_offset = case when not f.auto then f.lo end
+				when c.attempt_offset = f.frm then c.attempts + 1 else 1 end,
+			attempt_offset = case when not f.auto then f.frm end
 		from f where c.ctid = f.row
 		returning f.ord, f.hi, f.auto, c.lease_at, c.lease_group, c.expires_at,
 			c.attempts
