@@ -280,6 +280,10 @@ on_failure(struct call *c, const struct err *e)
 			continue;
 		}
 		ack_job_fail(j, no_pool ? ack_job_pool : ack_job_failed);
+		/* it may have ended the lease, and nobody would say so */
+		if (e->kind == ERR_DB_UNKNOWN)
+			announce_released(k->x, j->part->queue->id, j->group_id,
+				j->part_id);
 		finish(k, j);
 	}
 }

@@ -500,6 +500,18 @@ on_rolled_back(struct txn *t, const PGresult *res)
 	}
 }
 
+/* The answer was lost: what may have happened is looked for. */
+static void
+announce_maybe(struct txn *t)
+{
+	for (size_t i = 0; i < t->segs_n; i++)
+		announce_messages(
+			t->x, t->segs[i].part->queue->id, t->segs[i].part->id);
+	for (size_t i = 0; i < t->jobs_n; i++)
+		announce_released(t->x, t->jobs[i]->part->queue->id,
+			t->jobs[i]->group_id, t->jobs[i]->part_id);
+}
+
 static void
 on_answer(void *arg, const PGresult *res, const struct err *e)
 {
@@ -520,6 +532,7 @@ on_answer(void *arg, const PGresult *res, const struct err *e)
 		free(t->suspects.at);
 		hsrv_reply_error(t->req, 500, "pool");
 	} else if (e->kind == ERR_DB_UNKNOWN) {
+		announce_maybe(t);
 		txn_reject(t, "db_error",
 			"%s; whether the transaction was committed is unknown",
 			e->text);
