@@ -93,8 +93,9 @@ def bodies(part=NIL, dead=NIL, lease=NIL):
         API + "/system/maintenance/pop": (API + "/system/maintenance/pop", {
             "enabled": False}),
         API + "/stats/refresh": (API + "/stats/refresh", {"x": 1}),
+        # the wake covers all partitions whatever else it says
         "/internal/api/notify": ("/internal/api/notify", {
-            "queue": "q", "partition": "p"}),
+            "queue": "q", "x": "p"}),
     }
 
 
