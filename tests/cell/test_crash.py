@@ -360,6 +360,50 @@ def test_an_ambiguous_ack_can_be_repeated(new_cell, db, proxy):
     assert db.value("select consumed from queen.consumers") == 3
 
 
+def test_an_ambiguous_transaction_says_so_and_is_whole(new_cell, db, proxy):
+    cell = new_cell(PG_PORT=proxy.port.number).start()
+    for i in range(3):
+        cell.push("in", [i], partition="p")
+        m, = cell.pop("in", wait=True, wait_ms=3000)
+        body = {"operations": [
+            {"type": "ack", "transactionId": m["transactionId"],
+             "partitionId": m["partitionId"], "leaseId": m["leaseId"]},
+            {"type": "push", "queue": "out", "transactionId": "r%d" % i,
+             "payload": i}]}
+        # sent behind the verdict of the bundle
+        proxy.cut_after = b"commit"
+        first = cell.post("/api/v1/transaction", body)
+        assert first.status == 200 and first.body["success"] is False
+        assert first.body["reason"] == "db_error"
+        assert "unknown" in first.body["error"], first.body
+        assert proxy.cuts == i + 1
+        in_one_snapshot(db, "select %s, %s + 1" % (count_of("out"), COMMITTED),
+                        lambda out, acked: out == acked == i + 1)
+        # what the caller does then: the ids tell that it was done
+        again = cell.post("/api/v1/transaction", body)
+        assert (again.body["success"], again.body["reason"]) == (
+            False, "duplicate")
+    # a waiting pop had them at once
+    assert [m["data"] for m in cell.pop("out", batch=9, wait=True,
+                                        wait_ms=3000)] == [0, 1, 2]
+
+
+def test_an_ambiguous_replay_says_so_and_moved_once(new_cell, db, proxy):
+    cell = new_cell(PG_PORT=proxy.port.number).start()
+    cell.push("q", [1], ids=["t"])
+    got = cell.pop("q")
+    assert cell.ack(got, status="dlq")[0]["dlq"]
+    row, = cell.get("/api/v1/dlq").body["messages"]
+    proxy.cut_after = b"\0dead_move"
+    first = cell.post("/api/v1/dlq/%s/replay" % row["id"], {})
+    assert proxy.cuts == 1
+    assert first.status == 500 and first.body["dlqRowRemoved"] is None, first
+    assert cell.post("/api/v1/dlq/%s/replay" % row["id"], {}).status == 404
+    assert copies(db, "q") == 2
+    assert [m["transactionId"] for m in cell.pop(
+        "q", wait=True, wait_ms=3000)] == ["dlq:" + row["id"]]
+
+
 # Hanging and slow
 
 @pytest.mark.cellenv(QUEEN_STMT_TIMEOUT_MS=700)
