@@ -37,7 +37,8 @@ def terminate(db, share=1.0):
         " and backend_type = 'client backend' and random() < %s", (share,))
 
 
-@pytest.mark.parametrize("seconds", soaked(10, 60))
+@pytest.mark.allpg
+@pytest.mark.parametrize("seconds", soaked(6, 60))
 def test_eight_pushers_and_eight_poppers_lose_and_repeat_nothing(
         new_cell, db, seconds):
     """Nacks, expiries, kills of queend and of backends all the while."""
@@ -48,7 +49,7 @@ def test_eight_pushers_and_eight_poppers_lose_and_repeat_nothing(
     kills = 0
     try:
         while time.monotonic() < end:
-            load.workers.stop.wait(seconds / 8)
+            load.workers.stop.wait(max(1, seconds / 12))
             kills += 1
             if kills % 2:
                 terminate(db, 0.3)
@@ -66,6 +67,7 @@ def test_eight_pushers_and_eight_poppers_lose_and_repeat_nothing(
     assert len(load.seen) > len(load.stored)
 
 
+@pytest.mark.allpg
 def test_fifty_pops_of_one_partition_and_one_gets_it(cell):
     """A7"""
     for i in range(4):
@@ -154,6 +156,7 @@ def test_the_tail_is_not_left_behind_by_locked_partitions(cell, db):
     assert consumed_after(db, "q") == 1000
 
 
+@pytest.mark.allpg
 def test_first_pops_of_many_groups_register_each_once(cells, db):
     """C9: 200 at once, 50 groups on 20 queues, through two queends."""
     both = cells(2)
@@ -173,6 +176,7 @@ def test_first_pops_of_many_groups_register_each_once(cells, db):
     invariants(db)
 
 
+@pytest.mark.allpg
 @pytest.mark.parametrize("parts", soaked(1500, 20000))
 def test_mass_creation_of_partitions_waits_for_nobody(cell, db, parts):
     """B3"""
@@ -226,6 +230,7 @@ def test_mass_creation_of_partitions_waits_for_nobody(cell, db, parts):
     assert db.value("select count(*) from queen.partitions") == parts
 
 
+@pytest.mark.allpg
 def test_a_queue_deleted_and_made_again_under_load(cells, db):
     both = cells(2, RETENTION_INTERVAL=200)
     stop = threading.Event()

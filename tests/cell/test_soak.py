@@ -35,7 +35,7 @@ def configure(cell, queue, **options):
 
 @pytest.mark.skipif(SAN, reason="memory of a sanitized binary says nothing")
 @pytest.mark.parametrize("window_s, lanes, active, seconds", soaked(
-    (4, 4000, 100, 16), (60, 200000, 1000, 1200)))
+    (3, 4000, 100, 11), (60, 200000, 1000, 1200)))
 def test_duplicate_filters_follow_the_window(
         cell, window_s, lanes, active, seconds):
     """Rotating lanes, ids in each; memory is flat, suppression exact."""
@@ -82,7 +82,7 @@ def test_duplicate_filters_follow_the_window(
 
 # B15
 
-@pytest.mark.parametrize("queues, seconds", soaked((100, 6), (1000, 600)))
+@pytest.mark.parametrize("queues, seconds", soaked((100, 4), (1000, 600)))
 def test_an_idle_cell_writes_next_to_nothing(new_cell, db, queues, seconds):
     cell = new_cell(METRICS_FLUSH_MS=1000).start()
     waits = []
@@ -136,7 +136,7 @@ def cpu_s(db):
     return total / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.parametrize("seconds, times", soaked((8, 2), (600, 1.5)))
+@pytest.mark.parametrize("seconds, times", soaked((5, 2), (600, 1.5)))
 def test_a_held_snapshot_does_not_make_work_dearer(cell, db, seconds, times):
     client = Client([cell])
 
@@ -159,13 +159,13 @@ def test_a_held_snapshot_does_not_make_work_dearer(cell, db, seconds, times):
         return (cpu_s(db) - before) / n
 
     work(1)
-    free = work(3)
+    free = work(2)
     conn = db.connect(autocommit=False)
     with conn.cursor() as cur:
         cur.execute("set transaction isolation level repeatable read")
         cur.execute("select count(*) from queen.consumers")
     work(seconds)
-    held = work(3)
+    held = work(2)
     conn.rollback()
     client.close()
     assert held < times * free, (held, free)
