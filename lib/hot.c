@@ -14,7 +14,8 @@
 #include "map.h"
 
 struct hot_entry {
-	int64_t part, until_ms;
+	int64_t part; /* first: map_is_i64 */
+	int64_t until_ms;
 	int64_t lease; /* leased: which one, 0 = unknown */
 	uint64_t seq; /* place in the line */
 	struct hot_entry *prev, *next; /* in the line */
@@ -65,16 +66,10 @@ hot_free(struct hot *h)
 	free(h);
 }
 
-static bool
-entry_is(const void *item, const void *key)
-{
-	return ((const struct hot_entry *)item)->part == *(const int64_t *)key;
-}
-
 static struct hot_entry *
 entry_get(const struct hot *h, int64_t part)
 {
-	return map_get(&h->entries, map_hash_i64(part), entry_is, &part);
+	return map_get(&h->entries, map_hash_i64(part), map_is_i64, &part);
 }
 
 static struct hot_entry *
@@ -247,7 +242,7 @@ forget(struct hot *h, struct hot_entry *e)
 	case HOT_IDLE:
 		break;
 	}
-	map_take(&h->entries, map_hash_i64(e->part), entry_is, &e->part);
+	map_take(&h->entries, map_hash_i64(e->part), map_is_i64, &e->part);
 	free(e);
 }
 

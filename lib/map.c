@@ -7,6 +7,9 @@
 #include "map.h"
 
 #include <stdlib.h>
+#include <sys/random.h>
+
+#include "err.h"
 
 enum { MAP_CAP_MIN = 16 };
 
@@ -106,4 +109,40 @@ map_next(const struct map *m, size_t *at)
 			return item;
 	}
 	return NULL;
+}
+
+/* ---- keys ---- */
+
+/* Drawn once; a table made before and one made after see the same. */
+static uint64_t
+secret(void)
+{
+	static uint64_t drawn;
+
+	while (drawn == 0)
+		BUG(getrandom(&drawn, sizeof(drawn), 0) !=
+			(ssize_t)sizeof(drawn));
+	return drawn;
+}
+
+uint64_t
+map_hash_i64(int64_t v)
+{
+	uint64_t x = ((uint64_t)v ^ secret()) + 0x9e3779b97f4a7c15u;
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+	return x ^ (x >> 31);
+}
+
+uint64_t
+map_hash_span(struct span s)
+{
+	return span_hash(s, secret());
+}
+
+bool
+map_is_i64(const void *item, const void *key)
+{
+	return *(const int64_t *)item == *(const int64_t *)key;
 }

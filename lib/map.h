@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "span.h"
+
 struct map_slot {
 	uint64_t hash;
 	void *item;		/* NULL = free */
@@ -35,15 +37,13 @@ void *map_take(struct map *m, uint64_t hash, map_eq_fn eq, const void *key);
 /* Walks all items: *at starts at 0; NULL at the end.  No changes meanwhile. */
 void *map_next(const struct map *m, size_t *at);
 
-/* Spreads an integer key over all bits. */
-static inline uint64_t
-map_hash_i64(int64_t v)
-{
-	uint64_t x = (uint64_t)v + 0x9e3779b97f4a7c15u;
-
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-	return x ^ (x >> 31);
-}
+/*
+ * Hashes of keys, another in every process: clients choose names and ids, and
+ * must not be able to choose where they lie in a table.
+ */
+uint64_t map_hash_i64(int64_t v);
+uint64_t map_hash_span(struct span s);
+/* A map_eq_fn for items that begin with their key, an int64_t. */
+bool map_is_i64(const void *item, const void *key);
 
 #endif

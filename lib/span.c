@@ -32,9 +32,11 @@ load64(const char *p)
 }
 
 uint64_t
-span_hash(struct span s)
+span_hash(struct span s, uint64_t seed)
 {
-	const uint64_t k0 = 0x9e3779b97f4a7c15u, k1 = 0xd6e8feb86659fd93u;
+	/* a factor that can be made zero from outside would hide the other */
+	const uint64_t k0 = 0x9e3779b97f4a7c15u ^ seed;
+	const uint64_t k1 = 0xd6e8feb86659fd93u ^ (seed << 32 | seed >> 32);
 	uint64_t h = mix(s.n ^ k0, k1), tail = 0;
 	const char *p = s.p;
 	size_t n = s.n;

@@ -49,8 +49,8 @@ span_is(struct span a, const char *s)
 /* Byte order, shorter first on a common prefix: the order of COLLATE "C". */
 int span_cmp(struct span a, struct span b);
 
-/* A fast keyless hash for tables of ours whose keys are bounded in count. */
-uint64_t span_hash(struct span s);
+/* A fast hash.  Of tables: map_hash_span; seed 0 is the same for ever. */
+uint64_t span_hash(struct span s, uint64_t seed);
 
 /* Decimal, optional leading '-', whole span; false when it does not parse. */
 bool span_i64(struct span s, int64_t *out);

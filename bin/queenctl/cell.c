@@ -128,7 +128,7 @@ choose_sock(struct cell *c, struct err *e)
 	else
 		snprintf(base, sizeof(base), "/tmp/queen-%u", (unsigned)c->uid);
 	int n = snprintf(c->sock, sizeof(c->sock), "%s/cell-%012llx", base,
-		(unsigned long long)(span_hash(span_of(c->dir)) >> 16));
+		(unsigned long long)(span_hash(span_of(c->dir), 0) >> 16));
 
 	if (n < 0 ||
 		(size_t)n + sizeof("/.s.PGSQL.65535.lock") > sizeof(c->sock))

@@ -256,8 +256,9 @@ make_jobs(struct request *q)
 		memset(&want, 0, sizeof(want)); /* padding is compared */
 		if (!parse_item(q, &q->body[i], &q->items[i], &want))
 			continue;
-		uint64_t h = map_hash_i64(want.part_id) ^
-			     map_hash_i64(want.lease.number);
+		uint64_t h =
+			map_hash_i64(want.part_id ^
+				     (int64_t)map_hash_i64(want.lease.number));
 
 		if (!last || !is_job(last, &want))
 			last = map_get(&jobs, h, is_job, &want);

@@ -37,24 +37,12 @@ queue_has_name(const void *item, const void *key)
 }
 
 static bool
-queue_has_id(const void *item, const void *key)
-{
-	return ((const struct cat_queue *)item)->id == *(const int64_t *)key;
-}
-
-static bool
 part_has_name(const void *item, const void *key)
 {
 	const struct cat_part *p = item;
 	const struct name_key *k = key;
 
 	return p->queue->id == k->queue_id && span_eq(p->name, k->name);
-}
-
-static bool
-part_has_id(const void *item, const void *key)
-{
-	return ((const struct cat_part *)item)->id == *(const int64_t *)key;
 }
 
 static bool
@@ -66,25 +54,19 @@ group_has_name(const void *item, const void *key)
 	return g->queue->id == k->queue_id && span_eq(g->name, k->name);
 }
 
-static bool
-group_has_id(const void *item, const void *key)
-{
-	return ((const struct cat_group *)item)->id == *(const int64_t *)key;
-}
-
 static uint64_t
 hash_in_tenant(const struct qid *tenant, struct span name)
 {
 	int64_t part;
 
 	memcpy(&part, tenant->b + 8, sizeof(part));
-	return span_hash(name) ^ map_hash_i64(part);
+	return map_hash_span(name) ^ map_hash_i64(part);
 }
 
 static uint64_t
 hash_in_queue(int64_t queue_id, struct span name)
 {
-	return span_hash(name) ^ map_hash_i64(queue_id);
+	return map_hash_span(name) ^ map_hash_i64(queue_id);
 }
 
 /* ---- memory ---- */
@@ -207,7 +189,7 @@ catalog_queue(struct catalog *c, const struct qid *tenant, struct span name)
 struct cat_queue *
 catalog_queue_by_id(struct catalog *c, int64_t id)
 {
-	return map_get(&c->queues_by_id, map_hash_i64(id), queue_has_id, &id);
+	return map_get(&c->queues_by_id, map_hash_i64(id), map_is_i64, &id);
 }
 
 struct cat_part *
@@ -222,7 +204,7 @@ catalog_part(struct catalog *c, const struct cat_queue *q, struct span name)
 struct cat_part *
 catalog_part_by_id(struct catalog *c, int64_t id)
 {
-	return map_get(&c->parts_by_id, map_hash_i64(id), part_has_id, &id);
+	return map_get(&c->parts_by_id, map_hash_i64(id), map_is_i64, &id);
 }
 
 struct cat_group *
@@ -237,7 +219,7 @@ catalog_group(struct catalog *c, const struct cat_queue *q, struct span name)
 struct cat_group *
 catalog_group_by_id(struct catalog *c, int64_t id)
 {
-	return map_get(&c->groups_by_id, map_hash_i64(id), group_has_id, &id);
+	return map_get(&c->groups_by_id, map_hash_i64(id), map_is_i64, &id);
 }
 
 void
@@ -388,7 +370,7 @@ void
 catalog_forget_part(struct catalog *c, int64_t id)
 {
 	struct cat_part *p =
-		map_take(&c->parts_by_id, map_hash_i64(id), part_has_id, &id);
+		map_take(&c->parts_by_id, map_hash_i64(id), map_is_i64, &id);
 
 	if (!p)
 		return;
@@ -405,7 +387,7 @@ void
 catalog_forget_group(struct catalog *c, int64_t id)
 {
 	struct cat_group *g =
-		map_take(&c->groups_by_id, map_hash_i64(id), group_has_id, &id);
+		map_take(&c->groups_by_id, map_hash_i64(id), map_is_i64, &id);
 
 	if (!g)
 		return;
@@ -444,7 +426,7 @@ void
 catalog_forget_queue(struct catalog *c, int64_t id)
 {
 	struct cat_queue *q =
-		map_take(&c->queues_by_id, map_hash_i64(id), queue_has_id, &id);
+		map_take(&c->queues_by_id, map_hash_i64(id), map_is_i64, &id);
 
 	if (!q)
 		return;

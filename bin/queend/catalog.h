@@ -22,6 +22,7 @@ struct catalog;
 struct ctx;
 struct err;
 
+/* Each begins with its id: map_is_i64. */
 struct cat_queue {
 	int64_t id;
 	struct qid tenant;

@@ -45,7 +45,7 @@ static const struct pgstmt STMT_CLOCK = { "change_clock",
 
 /* What is known about a partition that was written lately. */
 struct seen {
-	int64_t part_id;
+	int64_t part_id; /* first: map_is_i64 */
 	int64_t stamp_us; /* newest last_write_at met, 0 = none */
 	int64_t heard_us; /* newest mark by other ways, database clock */
 	bool settled;
@@ -77,17 +77,11 @@ db_now_us(const struct changes *c)
 	return clk_wall_us() + c->offset_us;
 }
 
-static bool
-seen_is(const void *item, const void *key)
-{
-	return ((const struct seen *)item)->part_id == *(const int64_t *)key;
-}
-
 static struct seen *
 seen_of(struct changes *c, int64_t part_id)
 {
 	struct seen *s =
-		map_get(&c->seen, map_hash_i64(part_id), seen_is, &part_id);
+		map_get(&c->seen, map_hash_i64(part_id), map_is_i64, &part_id);
 
 	if (s)
 		return s;
@@ -114,7 +108,7 @@ seen_prune(struct changes *c)
 		if (s->stamp_us < old && s->heard_us < old)
 			gone[n++] = s;
 	for (size_t i = 0; i < n; i++) {
-		map_take(&c->seen, map_hash_i64(gone[i]->part_id), seen_is,
+		map_take(&c->seen, map_hash_i64(gone[i]->part_id), map_is_i64,
 			&gone[i]->part_id);
 		free(gone[i]);
 	}

@@ -52,7 +52,7 @@ enum minute_column {
 };
 
 struct queue_count {
-	int64_t queue_id;
+	int64_t queue_id; /* first: map_is_i64 */
 	int64_t v[MIN_COLUMNS];
 	int64_t window[COUNT_OPS]; /* messages in this rates window */
 	int64_t window_lag_ms;
@@ -113,19 +113,13 @@ hist_quantile_ms(const struct hist *h, double q)
 
 /* ---- per queue ---- */
 
-static bool
-is_queue(const void *item, const void *key)
-{
-	return ((const struct queue_count *)item)->queue_id ==
-	       *(const int64_t *)key;
-}
-
 static struct queue_count *
 of_queue(struct ctx *x, int64_t queue_id)
 {
 	struct counts *c = x->counts;
 	uint64_t hash = map_hash_i64(queue_id);
-	struct queue_count *q = map_get(&c->queues, hash, is_queue, &queue_id);
+	struct queue_count *q =
+		map_get(&c->queues, hash, map_is_i64, &queue_id);
 
 	if (q)
 		return q;
@@ -159,7 +153,7 @@ count_pop(struct ctx *x, int64_t queue_id, int messages, int64_t lag_ms,
 	/* an idle queue with parked pops must not write a row a minute */
 	if (messages == 0) {
 		struct queue_count *active = map_get(&x->counts->queues,
-			map_hash_i64(queue_id), is_queue, &queue_id);
+			map_hash_i64(queue_id), map_is_i64, &queue_id);
 
 		x->counts->pop_empty++;
 		if (active) {
@@ -384,7 +378,7 @@ sample_parked(void *arg, struct cat_queue *queue, int parked)
 {
 	struct counts *c = arg;
 	struct queue_count *q = map_get(
-		&c->queues, map_hash_i64(queue->id), is_queue, &queue->id);
+		&c->queues, map_hash_i64(queue->id), map_is_i64, &queue->id);
 
 	if (q) {
 		q->v[MIN_PARKED_SUM] += parked;

@@ -47,7 +47,7 @@ struct front {
 };
 
 struct dedup_filter {
-	int64_t part;
+	int64_t part; /* first: map_is_i64 */
 	int64_t verified, covered_us, window_us;
 	bool ready;
 	uint64_t first_no; /* number of blocks[0] */
@@ -140,14 +140,6 @@ link_newest(struct dedup *d, struct dedup_filter *f)
 	d->newest = f;
 }
 
-static bool
-is_part(const void *item, const void *key)
-{
-	const struct dedup_filter *f = item;
-
-	return f->part == *(const int64_t *)key;
-}
-
 struct dedup *
 dedup_new(size_t max_bytes)
 {
@@ -174,7 +166,7 @@ void
 dedup_drop(struct dedup *d, int64_t part)
 {
 	struct dedup_filter *f =
-		map_take(&d->by_part, map_hash_i64(part), is_part, &part);
+		map_take(&d->by_part, map_hash_i64(part), map_is_i64, &part);
 
 	if (!f)
 		return;
@@ -187,7 +179,7 @@ struct dedup_filter *
 dedup_find(struct dedup *d, int64_t part)
 {
 	struct dedup_filter *f =
-		map_get(&d->by_part, map_hash_i64(part), is_part, &part);
+		map_get(&d->by_part, map_hash_i64(part), map_is_i64, &part);
 
 	if (!f)
 		return NULL;

@@ -126,17 +126,11 @@ flush_stats(const struct flush *f, struct flush_stats *out)
 
 /* ---- partitions ---- */
 
-static bool
-is_part(const void *item, const void *key)
-{
-	return ((const struct flush_part *)item)->id == *(const int64_t *)key;
-}
-
 struct flush_part *
 flush_part_get(struct flush *f, struct cat_part *part)
 {
-	struct flush_part *p =
-		map_get(&f->parts, map_hash_i64(part->id), is_part, &part->id);
+	struct flush_part *p = map_get(
+		&f->parts, map_hash_i64(part->id), map_is_i64, &part->id);
 
 	if (p)
 		return p;
@@ -173,7 +167,7 @@ flush_part_idle(struct flush *f, struct flush_part *p)
 		flush_make_ready(f, p);
 		return;
 	}
-	map_take(&f->parts, map_hash_i64(p->id), is_part, &p->id);
+	map_take(&f->parts, map_hash_i64(p->id), map_is_i64, &p->id);
 	free(p);
 }
 

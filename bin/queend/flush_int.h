@@ -43,7 +43,7 @@ struct flush_seg {
 
 /* A partition with something to do; gone when it has nothing. */
 struct flush_part {
-	int64_t id;
+	int64_t id; /* first: map_is_i64 */
 	struct cat_part *part;
 	struct flush_seg *first, **last; /* waiting */
 	struct flush_seg *flight;

@@ -30,7 +30,7 @@ want_is(const void *item, const void *key)
 static uint64_t
 want_hash(int64_t queue_id, struct span name)
 {
-	return span_hash(name) ^ map_hash_i64(queue_id);
+	return map_hash_span(name) ^ map_hash_i64(queue_id);
 }
 
 static void

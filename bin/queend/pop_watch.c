@@ -5,21 +5,15 @@
 #include "pop_int.h"
 
 struct watch_list {
-	int64_t queue_id;
+	int64_t queue_id; /* first: map_is_i64 */
 	struct pops_watch *first;
 };
-
-static bool
-list_is(const void *item, const void *key)
-{
-	return ((const struct watch_list *)item)->queue_id ==
-	       *(const int64_t *)key;
-}
 
 static struct watch_list *
 list_of(const struct pops *p, int64_t queue_id)
 {
-	return map_get(&p->watches, map_hash_i64(queue_id), list_is, &queue_id);
+	return map_get(
+		&p->watches, map_hash_i64(queue_id), map_is_i64, &queue_id);
 }
 
 void
@@ -55,7 +49,8 @@ pops_unwatch(struct pops *p, struct pops_watch *w)
 	l = list_of(p, w->queue_id);
 	if (!l || l->first)
 		return;
-	map_take(&p->watches, map_hash_i64(l->queue_id), list_is, &l->queue_id);
+	map_take(&p->watches, map_hash_i64(l->queue_id), map_is_i64,
+		&l->queue_id);
 	free(l);
 }
 

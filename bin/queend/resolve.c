@@ -47,7 +47,7 @@ static void
 want_add(struct map *m, struct arena *a, struct cat_queue *q, struct span name)
 {
 	struct want w = { .queue = q, .name = name };
-	uint64_t h = span_hash(name) ^ map_hash_i64(q ? q->id : 0);
+	uint64_t h = map_hash_span(name) ^ map_hash_i64(q ? q->id : 0);
 
 	if (map_get(m, h, is_want, &w))
 		return;

@@ -71,7 +71,7 @@ is_entry(const void *item, const void *key)
 static uint64_t
 key_hash(const struct stats_key *k)
 {
-	return span_hash(k->args) ^ span_hash(span_of(k->stmt->name));
+	return map_hash_span(k->args) ^ map_hash_span(span_of(k->stmt->name));
 }
 
 /* The arguments as one string of bytes: values with their lengths. */

@@ -80,13 +80,13 @@ hash_sees_every_byte_and_the_length(void **state)
 	(void)state;
 	memset(text, 'a', sizeof(text));
 	for (size_t n = 0; n < sizeof(text); n++) {
-		uint64_t h = span_hash(span_make(text, n));
+		uint64_t h = span_hash(span_make(text, n), 7);
 
-		assert_true(h == span_hash(span_make(text, n)));
-		assert_true(h != span_hash(span_make(text, n + 1)));
+		assert_true(h == span_hash(span_make(text, n), 7));
+		assert_true(h != span_hash(span_make(text, n + 1), 7));
 		for (size_t i = 0; i < n; i++) {
 			text[i] ^= 1;
-			assert_true(h != span_hash(span_make(text, n)));
+			assert_true(h != span_hash(span_make(text, n), 7));
 			text[i] ^= 1;
 		}
 	}
@@ -102,7 +102,7 @@ hash_spreads_over_low_bits(void **state)
 	for (int i = 0; i < 25600; i++) {
 		int n = snprintf(text, sizeof(text), "customer-%d", i);
 
-		buckets[span_hash(span_make(text, (size_t)n)) & 255]++;
+		buckets[span_hash(span_make(text, (size_t)n), 7) & 255]++;
 	}
 	for (int i = 0; i < 256; i++)
 		assert_in_range(buckets[i], 50, 160);
