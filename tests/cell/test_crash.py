@@ -505,6 +505,45 @@ def test_a_slow_database_delays_answers_and_loses_none(new_cell, db, proxy):
     assert len(again) + len(confirmed) == 50
 
 
+def children(pid):
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open("/proc/%s/stat" % name) as f:
+                    if int(f.read().rsplit(") ", 1)[1].split()[1]) == pid:
+                        found.append(int(name))
+            except OSError:
+                continue
+    return found
+
+
+@pytest.mark.cellenv(QUEEN_STMT_TIMEOUT_MS=700)
+def test_a_database_that_stands_still_is_a_bounded_wait(cell, pg):
+    """No error, no reset: connections open and nobody answers."""
+    cell.push("q", [0])
+    stopped = [pg.pid()] + children(pg.pid())
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        start = time.monotonic()
+        assert cell.push("q", [1])[0]["status"] == "failed"
+        reply = cell.get("/api/v1/pop/queue/other")
+        assert reply.status == 500 and reply.body["error"], reply
+        assert cell.get("/health").status == 503
+        assert cell.get("/status").status == 200
+        assert time.monotonic() - start < 30
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: healthy(cell))
+    assert wait_until(lambda: next(
+        (r for r in cell.push("q", [2]) if r["status"] == "queued"), None))
+    # what was sent and never answered may be there; it is in order
+    got = [m["data"] for m in wait_until(lambda: cell.pop("q", batch=10))]
+    assert got[0] == 0 and got[-1] == 2 and sorted(got) == got, got
+
+
 # The database away
 
 def test_each_route_says_so_while_the_database_is_down(cell, pg):

@@ -297,6 +297,98 @@ def test_a_queue_deleted_and_made_again_under_load(cells, db):
     invariants(db)
 
 
+def test_seeks_and_group_deletes_during_pops(cells, db):
+    """Pops see runs of the log, whatever moves the cursor."""
+    both = cells(2)
+    parts, each = 4, 60
+    for p in range(parts):
+        both[0].push("q", list(range(each)), partition="p%d" % p)
+    where = "/api/v1/consumer-groups/g/queues/q"
+    stop = threading.Event()
+    lock = threading.Lock()
+    runs = collections.Counter()
+
+    def pop(who):
+        client = Client(both)
+        rng = random.Random(who)
+        while not stop.is_set():
+            got = client.call(
+                "GET", "/api/v1/pop/queue/q?consumerGroup=g&batch=13&wait=true"
+                "&timeout=200&partitions=2&subscriptionMode=all"
+                + rng.choice(("", "&autoAck=true")))
+            assert got is not None and got[0] in (200, 204), got
+            if got[0] == 204:
+                continue
+            of = collections.defaultdict(list)
+            for m in got[1]["messages"]:
+                assert m["data"] == m["offset"]
+                of[m["partition"]].append(m)
+            for part, ms in of.items():
+                offsets = [m["offset"] for m in ms]
+                assert offsets == list(range(
+                    offsets[0], offsets[0] + len(offsets)))
+                with lock:
+                    runs[part] += 1
+                if ms[0]["leaseId"]:
+                    got = client.call("POST", "/api/v1/ack/batch", {
+                        "consumerGroup": "g", "acknowledgments": [
+                            {"transactionId": m["transactionId"],
+                             "partitionId": m["partitionId"],
+                             "leaseId": m["leaseId"],
+                             "status": rng.choice(("completed", "retry"))}
+                            for m in ms]})
+                    assert got is not None and got[0] == 200, got
+                    errors = {r["error"] for r in got[1]}
+                    # all of one lease or none of it
+                    assert errors <= {None, "invalid or expired lease",
+                                      "consumer not found"}, errors
+        client.close()
+
+    def move(who):
+        client = Client(both)
+        rng = random.Random(100 + who)
+        while not stop.is_set():
+            at = rng.randrange(4)
+            if at == 0:
+                got = client.call("POST", where + "/seek", {
+                    "timestamp": "2020-01-01T00:00:00Z"})
+            elif at == 1:
+                got = client.call("POST", where + "/seek", {"toEnd": True})
+            elif at == 2:
+                got = client.call(
+                    "POST", where + "/partitions/p%d/seek"
+                    % rng.randrange(parts), {"offset": rng.randrange(each)})
+            else:
+                got = client.call("DELETE", where + "?deleteMetadata="
+                                  + rng.choice(("true", "false")))
+            assert got is not None and got[0] == 200, (at, got)
+            stop.wait(0.03)
+        client.close()
+
+    with Workers() as w:
+        for i in range(8):
+            w.start(pop, i)
+        for i in range(2):
+            w.start(move, i)
+        w.stop.wait(4)
+        stop.set()
+    assert len(runs) == parts and sum(runs.values()) > 20, runs
+    invariants(db)
+    # and afterwards the group reads the whole log once, in order
+    reply = both[0].post(where + "/seek", {
+        "timestamp": "2020-01-01T00:00:00Z"})
+    assert reply.status == 200, reply
+    seen = collections.defaultdict(list)
+    while sum(map(len, seen.values())) < parts * each:
+        ms = both[1].pop("q", group="g", autoAck=True, batch=50, wait=True,
+                         wait_ms=5000, subscriptionMode="all")
+        assert ms, {k: len(v) for k, v in seen.items()}
+        for m in ms:
+            seen[m["partition"]].append(m["offset"])
+    assert all(v == list(range(each)) for v in seen.values())
+    assert both[1].pop("q", group="g") == []
+
+
 @pytest.mark.parametrize("parts", soaked(10000, 100000))
 def test_a_new_group_on_an_old_queue_of_many_partitions(cell, db, parts):
     """STORE 2: found in bounded time, all of them, by a waiting pop too."""
