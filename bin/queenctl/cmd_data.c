@@ -201,10 +201,10 @@ push_report(struct push *p)
 	struct buf b = BUF_ZERO;
 	int code = CTL_OK;
 
-	if (p->dry) {
+	if (p->dry && p->items) {
 		ctl_say(p->c, "would push %" PRId64 " items to \"%s\"",
 			p->items, p->queue);
-		return p->items ? CTL_OK : CTL_NOTHING;
+		return CTL_OK;
 	}
 	if (p->queued + p->duplicate + p->failed == 0)
 		return CTL_NOTHING;

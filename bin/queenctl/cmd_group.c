@@ -158,7 +158,9 @@ cmd_replay(struct ctl *c, const struct cmd_call *a)
 		return code;
 	code = seek_and_tell(c, &s, "replayed", to, dry);
 	if (code == 0 && !dry)
-		code = ctl_flush(watch(c, &s, cmd_bool(a, "follow")));
+		code = ctl_flush(CTL_OK);
+	if (code == 0 && !dry)
+		code = watch(c, &s, cmd_bool(a, "follow"));
 	return code;
 }
 
