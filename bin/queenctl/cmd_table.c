@@ -6,6 +6,8 @@
 #include "cmds.h"
 #include "out.h"
 
+/* clang-format off */
+
 #define API "/api/v1"
 #define VIEW(columns, at) \
 	{ .rows = at, .cols = columns, \
@@ -27,8 +29,6 @@
 	  .words = w }
 #define FLAG(n, l, t, d, a, h) SENT(n, l, t, d, a, h, NULL)
 #define SWITCH(n, l, h) FLAG(n, l, CMD_BOOL, NULL, NULL, h)
-
-/* clang-format off */
 
 /* ---- columns ---- */
 
