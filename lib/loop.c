@@ -15,7 +15,11 @@
 #include "clk.h"
 #include "err.h"
 
-enum { BEAT_MS = 100, SIGNALS_MAX = 8 };
+enum {
+	BEAT_MS = 100,
+	SIGNALS_MAX = 8,
+	LAST_TURNS = 100, /* deferral that goes on for ever ends here */
+};
 
 struct later {
 	loop_fn fn;
@@ -106,7 +110,7 @@ loop_free(struct loop *l)
 	if (!l)
 		return;
 	/* Deferred frees of objects that ended with the loop. */
-	for (int turn = 0; turn < 1000 && l->later.n > 0; turn++)
+	for (int turn = 0; turn < LAST_TURNS && l->later.n > 0; turn++)
 		run_later(l);
 	for (int i = 0; i < l->signals_n; i++)
 		event_free(l->signals[i].ev);
@@ -143,6 +147,9 @@ loop_run(struct loop *l)
 		}
 		run_later(l);
 	}
+	/* What was deferred while its owner lived must not meet it freed. */
+	for (int turn = 0; turn < LAST_TURNS && l->later.n > 0; turn++)
+		run_later(l);
 	loop_timer_stop(&l->beat);
 	l->in_turn = false;
 	/* Here and not at the start: a stop before the run counts too. */

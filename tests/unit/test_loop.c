@@ -150,6 +150,30 @@ a_stop_before_the_run_counts(void **state)
 }
 
 static void
+on_last_event(void *arg)
+{
+	struct order *o = arg;
+
+	loop_later(o->loop, on_later, o);
+	loop_stop(o->loop);
+}
+
+/* The owner of what was deferred is freed between the run and loop_free. */
+static void
+what_was_deferred_runs_before_the_run_ends(void **state)
+{
+	struct order o = { .loop = loop_new() };
+
+	(void)state;
+	loop_timer_init(&o.timer, o.loop, on_last_event, &o);
+	loop_timer_start(&o.timer, 0);
+	loop_run(o.loop);
+	assert_string_equal(o.text, "bc");
+	loop_timer_fini(&o.timer);
+	loop_free(o.loop);
+}
+
+static void
 what_is_deferred_runs_before_the_loop_is_freed(void **state)
 {
 	struct loop *l = loop_new();
@@ -213,6 +237,7 @@ main(void)
 		cmocka_unit_test(a_timer_waits_at_least_its_time),
 		cmocka_unit_test(a_stopped_timer_does_not_fire),
 		cmocka_unit_test(a_stop_before_the_run_counts),
+		cmocka_unit_test(what_was_deferred_runs_before_the_run_ends),
 		cmocka_unit_test(
 			what_is_deferred_runs_before_the_loop_is_freed),
 		cmocka_unit_test(signals_arrive_in_the_loop),
