@@ -76,6 +76,7 @@ struct pgpool {
 	struct loop_timer tick;
 	int up;
 	bool refused; /* nothing is up and the last attempt failed */
+	bool stopped; /* nothing is sent any more */
 	uint64_t errors, timeouts, reconnects, calls;
 	int depth; /* callbacks of ours on the stack */
 	bool freed;
@@ -353,7 +354,7 @@ dispatch(struct lane *l)
 	for (int i = 0; i < l->conns_n && l->first != NULL; i++) {
 		struct conn *k = &l->conns[i];
 
-		if (k->op == NULL && pgconn_is_up(k->link))
+		if (k->op == NULL && !k->pool->stopped && pgconn_is_up(k->link))
 			run(k, lane_take(l));
 	}
 }
@@ -422,7 +423,7 @@ on_tick(void *arg)
 
 		for (int j = 0; j < l->conns_n; j++)
 			check_deadline(p, &l->conns[j]);
-		if (p->refused)
+		if (p->refused || p->stopped)
 			fail_waiting(p, l, now);
 		else if (l->up == 0)
 			fail_waiting(p, l, now - WAIT_MS);
@@ -565,7 +566,7 @@ queue(struct pgpool *p, int lane, struct op *o, struct pgargs *args)
 	*l->end = o;
 	l->end = &o->next;
 	l->waiting++;
-	if (p->refused)
+	if (p->refused || p->stopped)
 		loop_timer_start(&p->tick, 0);
 	else
 		start_tick(p);
@@ -591,6 +592,17 @@ pgpool_bundle(struct pgpool *p, int lane, const struct pgstmt *s,
 	o->done = done;
 	o->arg = arg;
 	queue(p, lane, o, args);
+}
+
+void
+pgpool_stop(struct pgpool *p)
+{
+	p->stopped = true;
+	for (int i = 0; i < p->lanes_n; i++)
+		for (int j = 0; j < p->lanes[i].conns_n; j++)
+			if (p->lanes[i].conns[j].op != NULL)
+				pgconn_reset(p->lanes[i].conns[j].link);
+	loop_timer_start(&p->tick, 0);
 }
 
 int

@@ -63,6 +63,12 @@ void pgpool_bundle(struct pgpool *p, int lane, const struct pgstmt *s,
 	struct pgargs *args, pgpool_decide_fn decide, pgpool_fn done,
 	void *arg);
 
+/*
+ * Gives up: what is in flight or waits is answered with its failure in the
+ * next turns, and what comes after it too.  A little later nothing is left.
+ */
+void pgpool_stop(struct pgpool *p);
+
 /* Connections of the lane that are up and have nothing to do right now. */
 int pgpool_idle(const struct pgpool *p, int lane);
 /* Called (from the loop) whenever a connection of the lane becomes free. */

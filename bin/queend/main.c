@@ -46,7 +46,8 @@ enum {
 	BOOT_SCHEMA_RETRY_MS = 180000,
 	BOOT_SCHEMA_WAIT_MS = 60000,
 	BOOT_SCHEMA_POLL_US = 250000,
-	STOP_SETTLE_MS = 2000,
+	STOP_SETTLE_MS = 2000, /* for calls in flight; then they are given up */
+	STOP_GIVE_UP_MS = 1000,
 	STOP_POLL_MS = 10,
 };
 
@@ -57,6 +58,7 @@ struct boot {
 	struct loop_timer watchdog;
 	struct loop_timer settle; /* after the drain: calls in flight */
 	int64_t settle_until_ms;
+	bool given_up, quiet;
 	char *conninfo, *instance;
 	bool listening;
 	int code;
@@ -305,8 +307,9 @@ on_catalog(void *arg, const struct err *e)
 	struct boot *b = arg;
 	struct err why = ERR_ZERO;
 
-	if (e || b->listening)
-		return; /* the change scan tries again */
+	/* after a failure the change scan tries again */
+	if (e || b->listening || b->x.stopping)
+		return;
 	b->listening = true;
 	if (start_listening(b, &why) != 0) {
 		b->code = fatal(
@@ -323,19 +326,29 @@ on_catalog(void *arg, const struct err *e)
 		on_watchdog(b);
 }
 
-/* Calls in flight have owners that free them when they return. */
+/*
+ * Calls in flight have owners that free them when they return; quiet twice,
+ * because a look-up of names may rest between two calls.
+ */
 static void
 on_settle(void *arg)
 {
 	struct boot *b = arg;
 	struct pgpool_stats ps;
+	bool was_quiet = b->quiet, late = clk_mono_ms() >= b->settle_until_ms;
 
 	pgpool_stats(b->x.pool, &ps);
-	if ((ps.busy == 0 && ps.waiting == 0) ||
-		clk_mono_ms() >= b->settle_until_ms)
+	b->quiet = ps.busy == 0 && ps.waiting == 0;
+	if ((b->quiet && was_quiet) || (late && b->given_up)) {
 		loop_stop(b->x.loop);
-	else
-		loop_timer_start(&b->settle, STOP_POLL_MS);
+		return;
+	}
+	if (late) {
+		b->given_up = true;
+		b->settle_until_ms += STOP_GIVE_UP_MS;
+		pgpool_stop(b->x.pool);
+	}
+	loop_timer_start(&b->settle, STOP_POLL_MS);
 }
 
 static void
@@ -481,6 +494,8 @@ main(int argc, char **argv)
 			NULL);
 	raise_nofile();
 	b.code = serve(&b);
+	if (b.conninfo)
+		explicit_bzero(b.conninfo, strlen(b.conninfo));
 	free(b.conninfo);
 	free(b.instance);
 	conf_fini(conf_items, conf_items_n, &b.conf);

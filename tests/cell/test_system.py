@@ -304,3 +304,36 @@ def test_a_second_term_ends_at_once(new_cell, db):
     assert cell.wait_exit(5) != 0
     lock.rollback()
     conn.close()
+
+
+def test_calls_that_never_return_are_given_up(new_cell, db):
+    """Their owners hear of it, so nothing of theirs is left (sanitizers)."""
+    cell = new_cell(QUEEN_SHUTDOWN_GRACE_MS=200).start()
+    cell.push("q", [1])
+    lock = db.connect(autocommit=False)
+    lock.cursor().execute(
+        "lock table queen.segments, queen.consumers, queen.groups, "
+        "queen.dead_letters")
+    conns = []
+    for method, path, body in (
+            ("POST", "/api/v1/push", {"items": [
+                {"queue": "q", "payload": 2}, {"queue": "new", "payload": 3}]}),
+            ("GET", "/api/v1/pop/queue/q?consumerGroup=g", None),
+            ("POST", "/api/v1/fetch", {"entries": [
+                {"queue": "q", "offset": 0}]}),
+            ("POST", "/api/v1/transaction", {"operations": [
+                {"type": "push", "queue": "q", "payload": 4}]}),
+            ("GET", "/metrics/prometheus", None),
+            ("GET", "/api/v1/dlq", None),
+            ("GET", "/api/v1/resources/queues/q", None)):
+        conn = cell.http(timeout=60)
+        conn.request(method, path, body and json.dumps(body))
+        conns.append(conn)
+    wait_until(lambda: db.value(
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock'")
+        > 3, what="the calls in hand")
+    cell.signal(signal.SIGTERM)
+    assert cell.wait_exit(20) == 0
+    lock.rollback()
+    for conn in conns:
+        conn.close()

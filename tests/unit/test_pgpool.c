@@ -890,6 +890,25 @@ test_pool_may_end_inside_its_callback(void **state)
 	assert_int_equal(f->a[2].n, 0);
 }
 
+static void
+test_a_stopped_pool_answers_everybody_with_a_failure(void **state)
+{
+	struct fix *f = *state;
+	struct answer *a = f->a;
+
+	call(f, 0, &nap_long, &a[0]);
+	call(f, 0, &one, &a[1]); /* waits behind it */
+	call(f, 1, &one, &a[2]);
+	wait_answers(f, &a[2], 1);
+	pgpool_stop(f->pool);
+	call(f, 1, &one, &a[3]);
+	wait_answers(f, a, 4);
+	assert_true(a[2].ok);
+	assert_int_equal(a[0].err.kind, ERR_DB_UNKNOWN);
+	assert_int_equal(a[1].err.kind, ERR_DB_RETRY);
+	assert_int_equal(a[3].err.kind, ERR_DB_RETRY);
+}
+
 static int
 group_setup(void **state)
 {
@@ -937,6 +956,7 @@ main(void)
 		POOL_TEST(test_lanes_are_apart_and_first_in_first_out),
 		POOL_TEST(test_idle_is_told_when_the_lane_is_empty),
 		POOL_TEST(test_pool_may_end_inside_its_callback),
+		POOL_TEST(test_a_stopped_pool_answers_everybody_with_a_failure),
 	};
 
 	return cmocka_run_group_tests_name(
