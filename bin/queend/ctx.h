@@ -40,6 +40,7 @@ struct ctx {
 
 	/* mirrors of queen.flags, refreshed by hint and every minute */
 	bool push_maintenance, pop_maintenance;
+	uint64_t flags_set;		/* by us so far, and again when stored */
 
 	struct hsrv *hsrv;
 	struct pgpool *pool;

@@ -17,6 +17,7 @@ static const struct pgstmt STMT_SET = { "flag_set",
 
 struct flags_call {
 	struct ctx *x;
+	uint64_t set; /* ctx.flags_set when it was sent */
 	flags_fn done;
 	void *arg;
 };
@@ -100,7 +101,8 @@ on_read(void *arg, const PGresult *res, const struct err *e)
 {
 	struct flags_call *c = arg;
 
-	if (!e)
+	/* what was read before our own change must not undo it */
+	if (!e && c->set == c->x->flags_set)
 		take_rows(c->x, res, truth_binary);
 	finish(c, e);
 }
@@ -111,6 +113,7 @@ on_set(void *arg, const PGresult *res, const struct err *e)
 	struct flags_call *c = arg;
 
 	(void)res;
+	c->x->flags_set++;
 	if (!e)
 		announce_flags(c->x);
 	finish(c, e);
@@ -123,7 +126,9 @@ call_new(struct ctx *x, flags_fn done, void *arg)
 
 	if (!c)
 		abort();
-	*c = (struct flags_call){ .x = x, .done = done, .arg = arg };
+	*c = (struct flags_call){
+		.x = x, .set = x->flags_set, .done = done, .arg = arg
+	};
 	return c;
 }
 
@@ -143,6 +148,7 @@ flags_set(struct ctx *x, enum flag flag, bool enabled, flags_fn done, void *arg)
 	struct pgargs a;
 
 	set_mirror(x, flag, enabled);
+	x->flags_set++;
 	pgargs_init(&a);
 	pgargs_text(&a, span_of(flag_key(flag)));
 	pgargs_bool(&a, enabled);
