@@ -476,8 +476,10 @@ main(int argc, char **argv)
 	}
 	log_init(NULL, false);
 	if (conf_load(conf_items, conf_items_n, &b.conf, &e) != 0 ||
-		check_settings(&b.conf, &e) != 0)
+		check_settings(&b.conf, &e) != 0) {
+		conf_fini(conf_items, conf_items_n, &b.conf);
 		return fatal(EXIT_CONFIG, e.text);
+	}
 	if (check) {
 		conf_print(conf_items, conf_items_n, &b.conf, stdout);
 		conf_fini(conf_items, conf_items_n, &b.conf);
