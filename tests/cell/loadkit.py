@@ -271,14 +271,16 @@ class Load:
         if got is None:
             return sent
         assert got[0] == 200, got
-        names = {ms[0]["partitionId"]: part for part, ms in parts.items()}
+        at = {m["transactionId"]: (part, m["offset"])
+              for part, ms in parts.items() for m in ms}
         with self.lock:
             for a, r in zip(acks, got[1]):
                 self.acks[r["error"] or "ok"] += 1
                 if r["success"] and a["status"] == "completed":
-                    part = names[a["partitionId"]]
-                    if upto[part] > self.done.get(part, (-1, 0))[0]:
-                        self.done[part] = (upto[part], time.monotonic())
+                    # of a late ack some may be done by another's lease
+                    part, offset = at[a["transactionId"]]
+                    if offset > self.done.get(part, (-1, 0))[0]:
+                        self.done[part] = (offset, time.monotonic())
         return sent
 
     # The end
