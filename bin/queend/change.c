@@ -33,6 +33,7 @@ enum {
 	OVERLAP_MARK_US = 40000000, /* marked again whatever was seen */
 	SETTLE_US = 1100000,
 	SEEN_KEEP_US = 150000000,
+	CLOCK_GOOD_US = 100000, /* a round trip of the clock's call */
 };
 
 static const struct pgstmt STMT_SCAN = { "change_scan",
@@ -56,7 +57,8 @@ struct changes {
 	struct loop_timer timer;
 	struct map seen;
 	int64_t offset_us; /* database clock - ours */
-	int64_t clock_sent_us, clock_next_ms;
+	int64_t clock_sent_us, clock_next_ms; /* monotonic */
+	int64_t clock_trip_us; /* of the call that offset_us is from */
 	bool clock_known;
 	/* the scan under way */
 	bool scanning, overlap;
@@ -290,9 +292,22 @@ on_clock(void *arg, const PGresult *res, const struct err *e)
 		c->clock_next_ms = 0;
 		return;
 	}
-	int64_t mid_us = (c->clock_sent_us + clk_wall_us()) / 2;
+	int64_t trip_us = clk_mono_us() - c->clock_sent_us;
 
-	c->offset_us = pgbin_time(res, 0, 0) - mid_us;
+	/*
+	 * Half of the trip is how wrong it can be, and at boot the call waits
+	 * for a connection: a long one counts until a shorter one comes, or
+	 * for a while.
+	 */
+	if (trip_us > CLOCK_GOOD_US) {
+		c->clock_next_ms = 0;
+		if (c->clock_known && trip_us >= c->clock_trip_us) {
+			c->clock_trip_us += c->clock_trip_us / 8;
+			return;
+		}
+	}
+	c->clock_trip_us = trip_us;
+	c->offset_us = pgbin_time(res, 0, 0) - (clk_wall_us() - trip_us / 2);
 	if (!c->clock_known)
 		c->last_us = db_now_us(c);
 	c->clock_known = true;
@@ -307,7 +322,7 @@ clock_start(struct changes *c, int64_t now_ms)
 	if (now_ms < c->clock_next_ms)
 		return;
 	c->clock_next_ms = now_ms + OVERLAP_EVERY_MS;
-	c->clock_sent_us = clk_wall_us();
+	c->clock_sent_us = clk_mono_us();
 	pgargs_init(&a);
 	pgpool_call(c->x->pool, LANE_REST, &STMT_CLOCK, &a, on_clock, c);
 }
