@@ -34,7 +34,7 @@ struct cat_queue {
 	bool gone;			/* deleted or forgotten */
 	int64_t changed_at_us;
 	void *rings;			/* owned by pops: rings of its groups */
-	void *waiting;			/* owned by pops: parked on the queue */
+	int wants;			/* owned by pops: missing partitions */
 };
 
 struct cat_part {

@@ -515,6 +515,7 @@ on_read(void *arg, const PGresult *res, const struct err *e)
 	}
 	if (!v.any_error && v.payload_bytes < f->body.min_bytes &&
 		clk_mono_ms() < f->deadline_ms && !f->x->stopping) {
+		buf_fini(v.out); /* too little, and made anew later */
 		park(f);
 		return;
 	}

@@ -34,6 +34,10 @@ enum {
 	POP_BLOCKED_MS = 30000,
 	POP_FAILED_MS = 250,
 	POP_RING_IDLE_MS = 300000,
+	/* names are the clients' choice: with so many, unused ones go soon */
+	POP_RINGS_MANY = 20000,
+	POP_RING_IDLE_MANY_MS = 5000,
+	POP_DISCS_MAX = 4096,
 };
 
 struct call;
@@ -158,7 +162,8 @@ struct pops {
 	struct pop_list pops; /* every request in hand */
 	struct ring_list rings;
 	struct map ring_by_group;
-	TAILQ_HEAD(, disc) discs;
+	TAILQ_HEAD(disc_list, disc) discs; /* oldest first */
+	struct map disc_by_key;
 	struct lot_list hot, slow;
 	struct map wants;
 	struct map watches; /* struct watch_list by queue id */
@@ -204,7 +209,6 @@ void want_join(struct pop *pop, int64_t queue_id, struct span name);
 void want_leave(struct pop *pop);
 void want_marked(struct pops *p, struct cat_queue *q, int64_t part_id);
 void want_check_queues(struct pops *p);
-bool want_any(const struct pops *p, const struct cat_queue *q);
 void want_free_all(struct pops *p);
 
 /* ---- pop_ring.c ---- */

@@ -404,53 +404,117 @@ lot_settle(struct lot *l)
 
 /* ---- discovery ---- */
 
-struct disc *
-disc_of(struct pops *p, const struct pop *pop)
+struct disc_key {
+	const struct qid *tenant;
+	struct span namespace_name, task, group;
+};
+
+static bool
+disc_is(const void *item, const void *key)
 {
-	const struct pop_query *q = &pop->q;
-	struct disc *d;
+	const struct disc *d = item;
+	const struct disc_key *k = key;
 
-	TAILQ_FOREACH (d, &p->discs, link)
-		if (span_eq(d->group, q->group) &&
-			span_eq(d->namespace_name, q->namespace_name) &&
-			span_eq(d->task, q->task) &&
-			memcmp(&d->tenant, &pop->tenant, sizeof(d->tenant)) ==
-				0)
-			break;
-	if (!d) {
-		d = calloc(1, sizeof(*d) + q->group.n + q->task.n +
-				      q->namespace_name.n + 1);
-		if (!d)
-			abort();
-		char *at = d->text;
+	return span_eq(d->group, k->group) &&
+	       span_eq(d->namespace_name, k->namespace_name) &&
+	       span_eq(d->task, k->task) &&
+	       memcmp(&d->tenant, k->tenant, sizeof(d->tenant)) == 0;
+}
 
-		lot_init(&d->lot, p, POP_DISCOVERY);
-		d->tenant = pop->tenant;
-		d->group = span_make(at, q->group.n);
-		memcpy(at, q->group.p, q->group.n);
-		at += q->group.n;
-		d->namespace_name = span_make(at, q->namespace_name.n);
-		if (q->namespace_name.n)
-			memcpy(at, q->namespace_name.p, q->namespace_name.n);
-		at += q->namespace_name.n;
-		d->task = span_make(at, q->task.n);
-		if (q->task.n)
-			memcpy(at, q->task.p, q->task.n);
-		d->generation = p->generation - 1;
-		TAILQ_INSERT_TAIL(&p->discs, d, link);
-	}
-	d->used_ms = loop_now_ms(p->x->loop);
-	return d;
+static uint64_t
+disc_hash(const struct disc_key *k)
+{
+	return map_hash_span(k->group) ^ map_hash_span(k->namespace_name) * 3 ^
+	       map_hash_span(k->task) * 5;
 }
 
 static void
 disc_free(struct disc *d)
 {
+	struct pops *p = d->lot.pops;
+	struct disc_key k = { &d->tenant, d->namespace_name, d->task,
+		d->group };
+
 	while (!TAILQ_EMPTY(&d->lot.ties))
 		lot_untie(TAILQ_FIRST(&d->lot.ties));
 	lot_cool(&d->lot);
-	TAILQ_REMOVE(&d->lot.pops->discs, d, link);
+	map_take(&p->disc_by_key, disc_hash(&k), disc_is, &k);
+	TAILQ_REMOVE(&p->discs, d, link);
 	free(d);
+}
+
+/* Copies s behind *at, which moves on. */
+static struct span
+copy_to(char **at, struct span s)
+{
+	struct span out = { .p = *at, .n = s.n };
+
+	if (s.n)
+		memcpy(*at, s.p, s.n);
+	*at += s.n;
+	return out;
+}
+
+static struct disc *
+disc_new(struct pops *p, const struct disc_key *k)
+{
+	struct disc *d = calloc(
+		1, sizeof(*d) + k->group.n + k->task.n + k->namespace_name.n);
+
+	if (!d)
+		abort();
+	char *at = d->text;
+
+	lot_init(&d->lot, p, POP_DISCOVERY);
+	d->tenant = *k->tenant;
+	d->group = copy_to(&at, k->group);
+	d->namespace_name = copy_to(&at, k->namespace_name);
+	d->task = copy_to(&at, k->task);
+	d->generation = p->generation - 1;
+	TAILQ_INSERT_TAIL(&p->discs, d, link);
+	map_put(&p->disc_by_key, disc_hash(k), d);
+	return d;
+}
+
+static bool
+disc_in_use(const struct disc *d)
+{
+	return d->lot.waiting || d->lot.flying;
+}
+
+/*
+ * Labels are free to choose and cost the database nothing.  Those in use are
+ * as many as there are requests; of the others the oldest goes.
+ */
+static void
+disc_make_room(struct pops *p)
+{
+	struct disc *d;
+
+	for (int i = 0; i < 8 && p->disc_by_key.count >= POP_DISCS_MAX; i++) {
+		d = TAILQ_FIRST(&p->discs);
+		if (!disc_in_use(d)) {
+			disc_free(d);
+			return;
+		}
+		TAILQ_REMOVE(&p->discs, d, link);
+		TAILQ_INSERT_TAIL(&p->discs, d, link);
+	}
+}
+
+struct disc *
+disc_of(struct pops *p, const struct pop *pop)
+{
+	struct disc_key k = { &pop->tenant, pop->q.namespace_name, pop->q.task,
+		pop->q.group };
+	struct disc *d = map_get(&p->disc_by_key, disc_hash(&k), disc_is, &k);
+
+	if (!d) {
+		disc_make_room(p);
+		d = disc_new(p, &k);
+	}
+	d->used_ms = loop_now_ms(p->x->loop);
+	return d;
 }
 
 void
@@ -460,8 +524,7 @@ disc_sweep(struct pops *p, int64_t now_ms)
 
 	for (d = TAILQ_FIRST(&p->discs); d; d = next) {
 		next = TAILQ_NEXT(d, link);
-		if (!d->lot.waiting && !d->lot.flying &&
-			now_ms - d->used_ms > DISC_IDLE_MS)
+		if (!disc_in_use(d) && now_ms - d->used_ms > DISC_IDLE_MS)
 			disc_free(d);
 	}
 }
@@ -485,10 +548,7 @@ disc_free_all(struct pops *p)
 {
 	struct disc *d;
 
-	while ((d = TAILQ_FIRST(&p->discs))) {
-		while (!TAILQ_EMPTY(&d->lot.ties))
-			lot_untie(TAILQ_FIRST(&d->lot.ties));
-		TAILQ_REMOVE(&p->discs, d, link);
-		free(d);
-	}
+	while ((d = TAILQ_FIRST(&p->discs)))
+		disc_free(d);
+	map_fini(&p->disc_by_key);
 }

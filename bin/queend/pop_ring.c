@@ -469,6 +469,9 @@ void
 ring_sweep(struct pops *p, int64_t now_ms)
 {
 	struct ring *ring, *next;
+	int64_t idle_ms = p->ring_by_group.count > POP_RINGS_MANY
+				  ? POP_RING_IDLE_MANY_MS
+				  : POP_RING_IDLE_MS;
 
 	for (ring = TAILQ_FIRST(&p->rings); ring; ring = next) {
 		next = TAILQ_NEXT(ring, all);
@@ -482,8 +485,7 @@ ring_sweep(struct pops *p, int64_t now_ms)
 			ring->walk_failed = false;
 			ring_walk(ring, !ring->walked);
 		}
-		if (now_ms - ring->used_ms > POP_RING_IDLE_MS &&
-			!ring_in_use(ring))
+		if (now_ms - ring->used_ms > idle_ms && !ring_in_use(ring))
 			ring_drop(ring);
 		else
 			sweep_pins(ring);
@@ -660,6 +662,5 @@ pops_set_clock(struct pops *p, int64_t offset_us)
 bool
 pops_wants(const struct pops *p, const struct cat_queue *q)
 {
-	return q->rings || (p->wants.count && want_any(p, q)) ||
-	       watch_any(p, q->id);
+	return q->rings || q->wants || watch_any(p, q->id);
 }

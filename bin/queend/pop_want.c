@@ -41,6 +41,8 @@ want_free(struct want *w)
 	};
 
 	map_take(&w->pops->wants, want_hash(w->queue_id, w->name), want_is, &k);
+	if (w->queue)
+		w->queue->wants--;
 	free(w);
 }
 
@@ -141,6 +143,8 @@ want_join(struct pop *pop, int64_t queue_id, struct span name)
 		w->pops = p;
 		TAILQ_INIT(&w->waiters);
 		map_put(&p->wants, hash, w);
+		if (w->queue)
+			w->queue->wants++;
 	}
 	pop->want = w;
 	pop->state = POP_WANTING;
@@ -162,18 +166,6 @@ want_leave(struct pop *pop)
 	want_ease(w);
 }
 
-bool
-want_any(const struct pops *p, const struct cat_queue *q)
-{
-	size_t at = 0;
-	const struct want *w;
-
-	while ((w = map_next(&p->wants, &at)))
-		if (w->queue_id == q->id)
-			return true;
-	return false;
-}
-
 static void
 on_named(void *arg, const struct err *e)
 {
@@ -186,14 +178,13 @@ on_named(void *arg, const struct err *e)
 void
 want_marked(struct pops *p, struct cat_queue *q, int64_t part_id)
 {
-	if (!p->wants.count)
+	if (!q->wants)
 		return;
 	struct cat_part *part = catalog_part_by_id(p->x->catalog, part_id);
 
 	if (!part) {
-		if (want_any(p, q))
-			catalog_load_parts_by_id(p->x->catalog, &q->tenant,
-				&part_id, 1, on_named, p);
+		catalog_load_parts_by_id(
+			p->x->catalog, &q->tenant, &part_id, 1, on_named, p);
 		return;
 	}
 	struct want_key k = {

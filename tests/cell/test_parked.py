@@ -375,3 +375,28 @@ def test_parked_pops_do_not_query(cell, db):
     assert calls() < idle + 15
     for p in pops:
         assert p.result() == []
+
+
+def test_a_parked_pop_by_label_outlives_thousands_of_other_labels(cell):
+    """Labels cost the client nothing; queend keeps 4096 of them at most."""
+    found = {}
+
+    def pop():
+        found["r"] = cell.get("/api/v1/pop?namespace=mine&consumerGroup=g"
+                              "&subscriptionMode=all&wait=true&timeout=120000",
+                              timeout=150)
+
+    waiter = threading.Thread(target=pop)
+    waiter.start()
+    wait_parked(cell, 1)
+    conn = cell.http()
+    for i in range(4200):
+        reply = cell.get("/api/v1/pop?namespace=other-%d" % i, conn=conn)
+        assert reply.status == 204
+    conn.close()
+    assert parked(cell) == 1
+    assert cell.post("/api/v1/configure", {
+        "queue": "q", "namespace": "mine"}).status in (200, 201)
+    cell.push("q", [1])
+    waiter.join(60)
+    assert [m["data"] for m in found["r"].body["messages"]] == [1]
