@@ -12,7 +12,12 @@
 #include "catalog_int.h"
 #include "clk.h"
 
-enum { CATALOG_GRAVE_MS = 600000, CATALOG_BURY_EVERY_MS = 60000 };
+enum {
+	CATALOG_GRAVE_MS = 600000,
+	CATALOG_BURY_EVERY_MS = 60000,
+	CATALOG_IDLE_MIN = 120,
+	CATALOG_SWEEP = 20000, /* entries looked at each minute, of each kind */
+};
 
 struct catalog_grave {
 	struct catalog_grave *next;
@@ -120,11 +125,65 @@ free_graves(struct catalog *c, int64_t now_ms)
 		c->graves_end = &c->graves;
 }
 
+/* The next entries from *at on for which idle says so; freed by the caller. */
+static int64_t *
+next_idle(const struct catalog *c, const struct map *m, size_t *at,
+	bool (*idle)(const struct catalog *, const void *), size_t *n)
+{
+	int64_t *ids = malloc(CATALOG_SWEEP * sizeof(*ids));
+	const void *item;
+
+	if (!ids)
+		abort();
+	*n = 0;
+	for (int i = 0; i < CATALOG_SWEEP && (item = map_next(m, at)); i++)
+		if (idle(c, item))
+			ids[(*n)++] = *(const int64_t *)item;
+	if (*at >= m->cap)
+		*at = 0;
+	return ids;
+}
+
+static bool
+part_is_idle(const struct catalog *c, const void *item)
+{
+	const struct cat_part *p = item;
+
+	return c->minute - p->used_min > CATALOG_IDLE_MIN;
+}
+
+static bool
+group_is_idle(const struct catalog *c, const void *item)
+{
+	const struct cat_group *g = item;
+
+	return !g->ring && c->minute - g->used_min > CATALOG_IDLE_MIN;
+}
+
+/* Names are the clients' choice; what they no longer use must not add up. */
+static void
+sweep(struct catalog *c)
+{
+	size_t n;
+	int64_t *ids =
+		next_idle(c, &c->parts_by_id, &c->parts_at, part_is_idle, &n);
+
+	for (size_t i = 0; i < n; i++)
+		catalog_forget_part(c, ids[i]);
+	free(ids);
+	ids = next_idle(c, &c->groups_by_id, &c->groups_at, group_is_idle, &n);
+	for (size_t i = 0; i < n; i++)
+		catalog_forget_group(c, ids[i]);
+	free(ids);
+}
+
 static void
 on_bury_timer(void *arg)
 {
 	struct catalog *c = arg;
 
+	c->minute++;
+	sweep(c);
 	free_graves(c, clk_mono_ms());
 	loop_timer_start(&c->bury_timer, CATALOG_BURY_EVERY_MS);
 }
@@ -177,6 +236,22 @@ catalog_free(struct catalog *c)
 
 /* ---- look-ups ---- */
 
+static struct cat_part *
+used_part(const struct catalog *c, struct cat_part *p)
+{
+	if (p)
+		p->used_min = c->minute;
+	return p;
+}
+
+static struct cat_group *
+used_group(const struct catalog *c, struct cat_group *g)
+{
+	if (g)
+		g->used_min = c->minute;
+	return g;
+}
+
 struct cat_queue *
 catalog_queue(struct catalog *c, const struct qid *tenant, struct span name)
 {
@@ -197,14 +272,16 @@ catalog_part(struct catalog *c, const struct cat_queue *q, struct span name)
 {
 	struct name_key k = { .queue_id = q->id, .name = name };
 
-	return map_get(&c->parts_by_name, hash_in_queue(q->id, name),
-		part_has_name, &k);
+	return used_part(
+		c, map_get(&c->parts_by_name, hash_in_queue(q->id, name),
+			   part_has_name, &k));
 }
 
 struct cat_part *
 catalog_part_by_id(struct catalog *c, int64_t id)
 {
-	return map_get(&c->parts_by_id, map_hash_i64(id), map_is_i64, &id);
+	return used_part(
+		c, map_get(&c->parts_by_id, map_hash_i64(id), map_is_i64, &id));
 }
 
 struct cat_group *
@@ -212,14 +289,16 @@ catalog_group(struct catalog *c, const struct cat_queue *q, struct span name)
 {
 	struct name_key k = { .queue_id = q->id, .name = name };
 
-	return map_get(&c->groups_by_name, hash_in_queue(q->id, name),
-		group_has_name, &k);
+	return used_group(
+		c, map_get(&c->groups_by_name, hash_in_queue(q->id, name),
+			   group_has_name, &k));
 }
 
 struct cat_group *
 catalog_group_by_id(struct catalog *c, int64_t id)
 {
-	return map_get(&c->groups_by_id, map_hash_i64(id), map_is_i64, &id);
+	return used_group(c,
+		map_get(&c->groups_by_id, map_hash_i64(id), map_is_i64, &id));
 }
 
 void
@@ -338,6 +417,7 @@ catalog_put_part(
 	p->id = id;
 	p->queue = q;
 	p->name = copy_to(&at, name);
+	p->used_min = c->minute;
 	map_put(&c->parts_by_id, map_hash_i64(id), p);
 	map_put(&c->parts_by_name, hash_in_queue(q->id, name), p);
 	return p;
@@ -361,6 +441,7 @@ catalog_put_group(struct catalog *c, struct cat_queue *q, int64_t id,
 	g->queue = q;
 	g->name = copy_to(&at, name);
 	g->conflated = conflated;
+	g->used_min = c->minute;
 	map_put(&c->groups_by_id, map_hash_i64(id), g);
 	map_put(&c->groups_by_name, hash_in_queue(q->id, name), g);
 	return g;
@@ -378,7 +459,6 @@ catalog_forget_part(struct catalog *c, int64_t id)
 
 	map_take(&c->parts_by_name, hash_in_queue(p->queue->id, p->name),
 		part_has_name, &k);
-	p->gone = true;
 	c->bytes -= sizeof(*p) + p->name.n;
 	entry_bury(c, p);
 }

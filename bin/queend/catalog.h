@@ -4,8 +4,9 @@
  * partitions and groups as they are met.  A cache: stale in the harmless
  * direction only, because SQL decides under its locks and answers `gone`.
  *
- * An entry that left the catalogue stays readable for ten minutes, longer
- * than any request lives, so pointers may be kept across one request.
+ * Queues are all here; a partition or group nobody asked for in two hours is
+ * forgotten.  An entry that left the catalogue stays readable for ten minutes,
+ * longer than any request lives, so pointers may be kept across one request.
  */
 #ifndef QUEEND_CATALOG_H
 #define QUEEND_CATALOG_H
@@ -41,7 +42,7 @@ struct cat_part {
 	int64_t id;
 	struct cat_queue *queue;
 	struct span name;
-	bool gone;
+	uint32_t used_min;		/* catalog's minute of the last look */
 };
 
 struct cat_group {
@@ -50,7 +51,8 @@ struct cat_group {
 	struct span name;
 	bool conflated;
 	bool gone;
-	void *ring;			/* owned by pops */
+	uint32_t used_min;
+	void *ring;			/* owned by pops; set: it is in use */
 };
 
 /* e NULL = done; then the look-ups below tell.  Always called later. */

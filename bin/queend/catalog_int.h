@@ -37,6 +37,8 @@ struct catalog {
 	size_t bytes;
 	struct catalog_grave *graves, **graves_end;
 	struct loop_timer bury_timer;
+	uint32_t minute;			/* since it exists */
+	size_t parts_at, groups_at;		/* where the sweep goes on */
 	struct catalog_line lines[CATALOG_ASKS];
 	/* the scan of queen.queues */
 	bool scanning, scan_again, loaded;

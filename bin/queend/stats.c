@@ -22,7 +22,7 @@
 #include "settings.h"
 
 enum {
-	STATS_ENTRIES_MAX = 256,
+	STATS_ENTRIES_MAX = 64,
 	STATS_COST_FACTOR = 20,
 	STATS_KEEP_MAX_BYTES = 1 << 20, /* larger bodies are not kept */
 	STATS_LIVE_FROM_MS = 200, /* cheaper answers are always live */
@@ -212,7 +212,8 @@ on_computed(void *arg, const PGresult *res, const struct err *err)
 			hsrv_reply_error(
 				w->r, 500, "%s failed: %s", e->op, err->text);
 	}
-	if (err || e->doomed || e->body.len > STATS_KEEP_MAX_BYTES) {
+	if (err || e->doomed || e->fresh_until_ms <= now_ms ||
+		e->body.len > STATS_KEEP_MAX_BYTES) {
 		if (!e->doomed)
 			entry_remove(s, e);
 		entry_free(e);
