@@ -104,7 +104,8 @@ exec_postgres(const struct cell *c)
 		_exit(126);
 	prepare_child(c, "postgres", SIGINT); /* fast shutdown */
 	snprintf(path, sizeof(path), "%s/postgres", c->bindir);
-	execl(path, "postgres", "-D", data, "-k", c->sock, (char *)NULL);
+	/* by its path: a bare name it would look up in PATH, to find itself */
+	execl(path, path, "-D", data, "-k", c->sock, (char *)NULL);
 	_exit(127);
 }
 

@@ -49,7 +49,9 @@ def tour(request, folder, last_cell):
         shutil.copy(binary(name), bins)
     os.chmod(folder, 0o755)
     port, cell = Port(), os.path.join(home, "cell")
-    env = {"PATH": os.environ["PATH"], "HOME": home, "TMPDIR": home,
+    # a plain machine: the servers of PostgreSQL are in no PATH
+    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": home,
+           "TMPDIR": home,
            "LC_ALL": "C.UTF-8", "DEMO_PORT": str(port.number)}
     drop = []
     if user:
