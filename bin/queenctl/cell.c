@@ -245,8 +245,9 @@ cell_find_programs(struct cell *c, struct err *e)
 	}
 	if (c->bindir[0] == '\0')
 		return err_set(e, ERR_CONFIG,
-			"cannot find PostgreSQL %d or newer; install it, or "
-			"name its folder in QUEEN_PG_BIN",
+			"cannot find PostgreSQL %d or newer; install it "
+			"(apt-get install postgresql), or name the folder of "
+			"initdb and postgres in QUEEN_PG_BIN",
 			CELL_PG_MIN);
 	return find_queend(c, e);
 }

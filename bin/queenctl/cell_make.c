@@ -64,7 +64,10 @@ make_way(const char *dir, struct err *e)
 			continue;
 		*p = '\0';
 		if (mkdir(path, 0755) != 0 && errno != EEXIST)
-			return err_errno(e, "cannot make folder %s", path);
+			return err_errno(e,
+				"cannot make folder %s (choose another with "
+				"--dir)",
+				path);
 		*p = '/';
 	}
 	return 0;
@@ -76,15 +79,19 @@ make_owned(const struct cell *c, const char *path, mode_t mode, struct err *e)
 	struct stat st;
 
 	if (mkdir(path, mode) != 0 && errno != EEXIST)
-		return err_errno(e, "cannot make folder %s", path);
+		return err_errno(e,
+			"cannot make folder %s (choose another with --dir)",
+			path);
 	if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode))
 		return err_set(e, ERR_CONFIG, "%s is not a folder", path);
 	if (c->as_root && st.st_uid != c->uid &&
 		lchown(path, c->uid, c->gid) != 0)
 		return err_errno(e, "cannot give %s to %s", path, c->user);
 	if (!c->as_root && st.st_uid != c->uid)
-		return err_set(
-			e, ERR_CONFIG, "%s belongs to another user", path);
+		return err_set(e, ERR_CONFIG,
+			"%s belongs to another user; choose "
+			"another folder with --dir",
+			path);
 	return 0;
 }
 
@@ -152,6 +159,8 @@ check_reach(const struct cell *c, struct err *e)
 		return -1;
 	if (run_as_user(c, argv, &why) == 0)
 		return 0;
+	rmdir(path); /* what this run made, and nothing was put into */
+	rmdir(c->dir);
 	return err_set(e, ERR_CONFIG,
 		"user %s cannot reach %s; choose a folder that every user may "
 		"pass through, as /var/lib/queen/cell",

@@ -33,6 +33,7 @@ enum {
 	RUN_PAUSE_MAX_MS = 10000,
 	RUN_STOP_QUEEND_MS = 20000,
 	RUN_LOG_MAX_BYTES = 16 << 20,
+	WORDS_TAIL_BYTES = 4096,
 };
 
 struct child {
@@ -208,17 +209,47 @@ queend_answers(const struct cell *c)
 	return ok;
 }
 
+/* The last line of DIR/log/NAME.log, a fatal one rather than another. */
+static void
+last_words(const struct cell *c, const char *name, char *out, size_t cap)
+{
+	char rel[64], path[CELL_PATH], line[512];
+	struct err e = ERR_ZERO;
+	bool fatal = false;
+	FILE *f;
+
+	out[0] = '\0';
+	snprintf(rel, sizeof(rel), "log/%s.log", name);
+	if (cell_path(c, rel, path, &e) != 0 || !(f = fopen(path, "re")))
+		return;
+	fseek(f, -WORDS_TAIL_BYTES, SEEK_END); /* a shorter file: its start */
+	while (fgets(line, sizeof(line), f)) {
+		const char *at = strstr(line, "FATAL:");
+
+		line[strcspn(line, "\n")] = '\0';
+		if (!line[0] || (fatal && !at))
+			continue;
+		fatal |= at != NULL;
+		snprintf(out, cap, "%.*s", (int)cap - 1, at ? at : line);
+	}
+	fclose(f);
+}
+
 static int
 wait_for(struct run *r, struct child *ch, bool (*ready)(const struct cell *),
 	struct err *e)
 {
 	int64_t until_ms = clk_mono_ms() + RUN_BOOT_MS;
+	char words[160];
 
 	while (!ready(r->c)) {
-		if (reap(ch))
+		if (reap(ch)) {
+			last_words(r->c, ch->name, words, sizeof(words));
 			return err_set(e, ERR_IO,
-				"%s ended at start; see %s/log/%s.log",
-				ch->name, r->c->dir, ch->name);
+				"%s ended at start; see %s/log/%s.log%s%s",
+				ch->name, r->c->dir, ch->name,
+				words[0] ? ": " : "", words);
+		}
 		if (clk_mono_ms() > until_ms)
 			return err_set(e, ERR_IO,
 				"%s is not ready after %d s; see "
@@ -230,19 +261,67 @@ wait_for(struct run *r, struct child *ch, bool (*ready)(const struct cell *),
 	return 0;
 }
 
+/* The user of the cell, who may be less than we are, binds ports from here. */
+static int
+first_free_port(void)
+{
+	FILE *f = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "re");
+	int port = 1024;
+
+	if (f && fscanf(f, "%d", &port) != 1)
+		port = 1024;
+	if (f)
+		fclose(f);
+	return port;
+}
+
 /*
- * Another program on the port would look like queend answering; bind() tells
- * before anything is started.
+ * Another program on the port would look like queend answering, and queend
+ * shares its port with others: a plain bind() tells before anything is made.
  */
 static int
 check_port(const struct cell *c, struct err *e)
 {
-	if (!queend_answers(c))
-		return 0;
-	return err_set(e, ERR_CONFIG,
-		"port %d of %s is in use by another program; choose another "
-		"with --port",
-		c->port, c->bind);
+	struct addrinfo hints = { .ai_flags = AI_PASSIVE,
+		.ai_socktype = SOCK_STREAM };
+	struct addrinfo *list, *a;
+	int on = 1, why = 0;
+	char port[16];
+
+	snprintf(port, sizeof(port), "%d", c->port);
+	int rc = getaddrinfo(c->bind, port, &hints, &list);
+
+	if (rc != 0)
+		return err_set(e, ERR_CONFIG, "cannot resolve --bind %s: %s",
+			c->bind, gai_strerror(rc));
+	for (a = list; a && why != EADDRINUSE; a = a->ai_next) {
+		int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		if (fd < 0)
+			continue;
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+		if (a->ai_family == AF_INET6)
+			setsockopt(
+				fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+		why = bind(fd, a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
+		close(fd);
+	}
+	freeaddrinfo(list);
+	if (why == EADDRINUSE)
+		return err_set(e, ERR_IO,
+			"port %d of %s is in use by another program; choose "
+			"another with --port",
+			c->port, c->bind);
+	if (why == EADDRNOTAVAIL)
+		return err_set(e, ERR_CONFIG,
+			"--bind %s is no address of this machine", c->bind);
+	if (why == EACCES || (c->as_root && c->port < first_free_port()))
+		return err_set(e, ERR_CONFIG,
+			"user %s may not listen on port %d; choose one from "
+			"%d on with --port",
+			c->user, c->port, first_free_port());
+	errno = why;
+	return why ? err_errno(e, "cannot listen on %s", c->bind) : 0;
 }
 
 static int
@@ -437,7 +516,8 @@ cell_up(struct cell *c, bool detach, bool *was_up, pid_t *supervisor,
 	if (*was_up)
 		return 0;
 	/* the lock file must have a place before the supervisor takes it */
-	if (cell_find_programs(c, e) != 0 || cell_make(c, e) != 0)
+	if (cell_find_programs(c, e) != 0 || check_port(c, e) != 0 ||
+		cell_make(c, e) != 0)
 		return -1;
 	if (pipe2(fds, O_CLOEXEC) != 0)
 		return err_errno(e, "cannot make a pipe");

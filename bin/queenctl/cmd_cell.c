@@ -111,8 +111,11 @@ cmd_down(struct ctl *c, const struct cmd_call *a)
 	rc = cell_down(&cell, DOWN_MS, &e);
 	if (rc < 0)
 		return ctl_fail_err(&e);
-	if (rc == 1)
+	if (rc == 1) {
+		if (!ctl_wants_answer(c))
+			ctl_say(c, "no cell runs in %s", cell.dir);
 		return CTL_NOTHING;
+	}
 	if (ctl_wants_answer(c)) {
 		struct buf b = BUF_ZERO;
 		struct jwrite w;

@@ -129,7 +129,11 @@ db_open(const struct cmd_call *a, int *code)
 		*code = e.kind == ERR_CONFIG || e.kind == ERR_INPUT
 				? CTL_USER
 				: CTL_SERVER;
-		ctl_fail(*code, "%s", e.text);
+		ctl_fail(*code, "%s%s", e.text,
+			cmd_str(a, "conninfo") || cmd_str(a, "dir") || is_told()
+				? ""
+				: "; name the database with --conninfo or "
+				  "PG_HOST, or start a cell: queenctl up");
 	}
 	if (info)
 		explicit_bzero(info, strlen(info));

@@ -1103,7 +1103,8 @@ def home_cell(no_last_cell):
 def test_a_private_cell_from_up_to_down(home_cell):
     ctl = home_cell
     up = ("up", "--detach", "--dir", ctl.dir, "--port", str(ctl.port))
-    assert ctl.fails(NOTHING, "down", "--dir", ctl.dir) == ""
+    assert ctl.run("down", "--dir", ctl.dir, code=NOTHING) == \
+        "no cell runs in %s\n" % ctl.dir
     out = ctl.run(*up)
     assert out.splitlines()[0] == \
         "the cell is up: http://127.0.0.1:%d" % ctl.port
@@ -1152,7 +1153,7 @@ def test_up_in_the_foreground_ends_with_a_signal(home_cell):
         proc.kill()
         proc.communicate()
     wait_until(lambda: not os.path.exists("/proc/%d" % said["pid"]))
-    ctl.fails(NOTHING, "down", "--dir", ctl.dir)
+    ctl.fails(NOTHING, "down", "--quiet", "--dir", ctl.dir)
 
 
 def test_up_on_a_port_in_use_says_so(home_cell, cell):
@@ -1161,3 +1162,29 @@ def test_up_on_a_port_in_use_says_so(home_cell, cell):
         str(cell.port.number)) == (
             "queenctl: port %d of 127.0.0.1 is in use by another program; "
             "choose another with --port\n" % cell.port.number)
+
+
+def test_up_where_it_cannot_listen_makes_nothing(home_cell):
+    up = ("up", "--detach", "--dir", home_cell.dir)
+    # of the documentation's network: no machine has it
+    assert home_cell.fails(USER, *up, "--bind", "192.0.2.1") == (
+        "queenctl: --bind 192.0.2.1 is no address of this machine\n")
+    with open("/proc/sys/net/ipv4/ip_unprivileged_port_start") as f:
+        first = int(f.read())
+    if first > 1:
+        said = home_cell.fails(USER, *up, "--port", "1")
+        assert "may not listen on port 1; choose one from %d on" % first \
+            in said
+    assert not os.path.exists(home_cell.dir)
+
+
+def test_up_passes_on_why_a_server_ended(home_cell):
+    ctl = home_cell
+    up = ("up", "--detach", "--dir", ctl.dir, "--port", str(ctl.port))
+    ctl.run(*up)
+    ctl.run("down", "--dir", ctl.dir)
+    with open(os.path.join(ctl.dir, "data", "postgresql.conf"), "a") as f:
+        f.write("no_such_setting = 1\n")
+    assert ctl.fails(SERVER, *up).startswith(
+        "queenctl: postgres ended at start; see %s/log/postgres.log: "
+        "FATAL:  configuration file" % ctl.dir)
