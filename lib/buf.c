@@ -105,23 +105,6 @@ buf_printf(struct buf *b, const char *fmt, ...)
 }
 
 void
-buf_put_le16(struct buf *b, uint16_t v)
-{
-	uint8_t x[2] = { (uint8_t)v, (uint8_t)(v >> 8) };
-
-	buf_put(b, x, sizeof(x));
-}
-
-void
-buf_put_le32(struct buf *b, uint32_t v)
-{
-	uint8_t x[4] = { (uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16),
-		(uint8_t)(v >> 24) };
-
-	buf_put(b, x, sizeof(x));
-}
-
-void
 buf_skip(struct buf *b, size_t n)
 {
 	BUG(n > b->len);

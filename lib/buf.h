@@ -30,8 +30,6 @@ void buf_printf(struct buf *b, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap)
 	__attribute__((format(printf, 2, 0)));
-void buf_put_le16(struct buf *b, uint16_t v);
-void buf_put_le32(struct buf *b, uint32_t v);
 /* Removes n bytes from the front. */
 void buf_skip(struct buf *b, size_t n);
 /* Borrows the content; valid until the buffer changes. */

@@ -22,7 +22,6 @@ enum {
 	HINT_LAG_MS = 10000, /* a NOTIFY that takes longer is lost */
 };
 
-/* A place in the dedup set: index of the item + 1, 0 = free. */
 struct hint {
 	struct loop *loop;
 	struct pgconn *conn;
@@ -30,7 +29,7 @@ struct hint {
 	struct buf name; /* as in a payload */
 	struct hint_item *items;
 	size_t items_n, items_cap;
-	uint32_t *set;
+	uint32_t *set; /* places: index of the item + 1, 0 = free */
 	size_t set_cap; /* power of two, over 2 * items_n */
 	struct loop_timer timer;
 	bool flying;
@@ -271,12 +270,6 @@ hint_free(struct hint *h)
 	free(h->items);
 	free(h->set);
 	free(h);
-}
-
-bool
-hint_is_up(const struct hint *h)
-{
-	return pgconn_is_up(h->conn);
 }
 
 void

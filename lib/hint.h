@@ -55,7 +55,6 @@ struct hint *
 hint_new(struct loop *l, const char *conninfo, const char *application_name,
 	const char *instance, const struct hint_events *ev);
 void hint_free(struct hint *h);
-bool hint_is_up(const struct hint *h);
 /* Leaves within about 5 ms, together with what else waits; never twice. */
 void hint_send(struct hint *h, enum hint_kind kind, int64_t queue_id,
 	int64_t group_id, int64_t part_id);

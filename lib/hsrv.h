@@ -84,9 +84,6 @@ void hsrv_stats(const struct hsrv *s, struct hsrv_stats *out);
 
 /* ---- a request; owned by the handler until reply or drop ---- */
 void *hsrv_ctx(const struct hsrv_req *r);
-struct loop *hsrv_loop(const struct hsrv_req *r);
-enum hsrv_method hsrv_method(const struct hsrv_req *r);
-struct span hsrv_path(const struct hsrv_req *r);	/* as sent, no query */
 /* i-th decoded path parameter. */
 struct span hsrv_param(const struct hsrv_req *r, int i);
 /* First value of a query key, decoded (`+` is a space); false when absent. */

@@ -8,16 +8,17 @@
 
 #include <strings.h>
 
-bool
-hsrv_head_refuse(struct hsrv_head *h, int status, const char *error)
+static bool
+refuse(struct hsrv_head *h, int status, const char *error)
 {
 	h->status = status;
 	h->error = error;
 	return false;
 }
 
-bool
-hsrv_head_is_token(unsigned char c)
+/* A token character of RFC 9110. */
+static bool
+is_token(unsigned char c)
 {
 	unsigned char lower = c | 0x20;
 
@@ -36,7 +37,7 @@ static bool
 method_can_begin(struct span in)
 {
 	for (size_t i = 0; i < in.n && i < 64 && in.p[i] != ' '; i++)
-		if (!hsrv_head_is_token((unsigned char)in.p[i]))
+		if (!is_token((unsigned char)in.p[i]))
 			return false;
 	return in.n == 0 || in.p[0] != ' ';
 }
@@ -48,9 +49,9 @@ line_bounds(struct span in, struct hsrv_head *h)
 	size_t line = lf ? (size_t)(lf - in.p) : in.n;
 
 	if (line > HSRV_LINE_MAX)
-		return hsrv_head_refuse(h, 414, "request line too long");
+		return refuse(h, 414, "request line too long");
 	if (in.n > HSRV_HEAD_MAX)
-		return hsrv_head_refuse(h, 431, "request head too large");
+		return refuse(h, 431, "request head too large");
 	return true;
 }
 
@@ -71,7 +72,7 @@ hsrv_head_end(struct span in, size_t *scanned, struct hsrv_head *h)
 			break;
 		i = (size_t)(lf - in.p);
 		if (i == 0 || in.p[i - 1] != '\r') {
-			hsrv_head_refuse(h, 400, "bare LF in the request head");
+			refuse(h, 400, "bare LF in the request head");
 			return -1;
 		}
 		at = i + 1;
@@ -81,7 +82,7 @@ hsrv_head_end(struct span in, size_t *scanned, struct hsrv_head *h)
 			return line_bounds(head, h) ? (int)at : -1;
 		}
 		if (i == skip + 1) {
-			hsrv_head_refuse(h, 400, "empty request line");
+			refuse(h, 400, "empty request line");
 			return -1;
 		}
 		if (at > HSRV_HEAD_MAX + 2)
@@ -94,7 +95,7 @@ hsrv_head_end(struct span in, size_t *scanned, struct hsrv_head *h)
 		if (head.n == 1 && head.p[0] == '\r')
 			return 0; /* half of an empty line */
 		if (!method_can_begin(head)) {
-			hsrv_head_refuse(h, 400, "malformed request line");
+			refuse(h, 400, "malformed request line");
 			return -1;
 		}
 		if (!line_bounds(head, h))
@@ -128,9 +129,9 @@ parse_version(struct span v, struct hsrv_head *h)
 {
 	if (v.n != 8 || memcmp(v.p, "HTTP/", 5) != 0 || v.p[6] != '.' ||
 		v.p[5] < '0' || v.p[5] > '9' || v.p[7] < '0' || v.p[7] > '9')
-		return hsrv_head_refuse(h, 400, "malformed HTTP version");
+		return refuse(h, 400, "malformed HTTP version");
 	if (v.p[5] != '1')
-		return hsrv_head_refuse(h, 505, "HTTP version not supported");
+		return refuse(h, 505, "HTTP version not supported");
 	h->minor = v.p[7] - '0';
 	h->keep_alive = h->minor > 0;
 	return true;
@@ -146,7 +147,7 @@ parse_target(struct span t, struct hsrv_head *h)
 		unsigned char c = (unsigned char)t.p[i];
 
 		if (c <= 0x20 || c >= 0x7f || c == '#')
-			return hsrv_head_refuse(h, 400,
+			return refuse(h, 400,
 				"character not allowed in the request target");
 	}
 	if (t.n > 7 && strncasecmp(t.p, "http://", 7) == 0) {
@@ -155,8 +156,7 @@ parse_target(struct span t, struct hsrv_head *h)
 		while (i < t.n && t.p[i] != '/' && t.p[i] != '?')
 			i++;
 		if (i == 7)
-			return hsrv_head_refuse(
-				h, 400, "no host in the target");
+			return refuse(h, 400, "no host in the target");
 		t = span_make(t.p + i, t.n - i);
 		if (t.n == 0 || t.p[0] == '?') {
 			h->path = SPAN_LIT("/");
@@ -165,7 +165,7 @@ parse_target(struct span t, struct hsrv_head *h)
 		}
 	}
 	if (t.n == 0 || (t.p[0] != '/' && !span_is(t, "*")))
-		return hsrv_head_refuse(h, 400, "malformed request target");
+		return refuse(h, 400, "malformed request target");
 	mark = memchr(t.p, '?', t.n);
 	h->path = span_make(t.p, mark ? (size_t)(mark - t.p) : t.n);
 	if (mark)
@@ -174,7 +174,7 @@ checks:
 	error = hsrv_uri_check(h->path);
 	if (!error)
 		error = hsrv_uri_check(h->query);
-	return error ? hsrv_head_refuse(h, 400, error) : true;
+	return error ? refuse(h, 400, error) : true;
 }
 
 static bool
@@ -184,17 +184,16 @@ parse_request_line(struct span l, struct hsrv_head *h)
 	struct span m, rest;
 
 	if (!sp1 || sp1 == l.p)
-		return hsrv_head_refuse(h, 400, "malformed request line");
+		return refuse(h, 400, "malformed request line");
 	m = span_make(l.p, (size_t)(sp1 - l.p));
 	for (size_t i = 0; i < m.n; i++)
-		if (!hsrv_head_is_token((unsigned char)m.p[i]))
-			return hsrv_head_refuse(
-				h, 400, "malformed request line");
+		if (!is_token((unsigned char)m.p[i]))
+			return refuse(h, 400, "malformed request line");
 	h->method = method_of(m);
 	rest = span_make(sp1 + 1, l.n - m.n - 1);
 	sp2 = memchr(rest.p, ' ', rest.n);
 	if (!sp2 || sp2 == rest.p)
-		return hsrv_head_refuse(h, 400, "malformed request line");
+		return refuse(h, 400, "malformed request line");
 	return parse_version(
 		       span_make(sp2 + 1, rest.n - (size_t)(sp2 - rest.p) - 1),
 		       h) &&
@@ -206,7 +205,7 @@ hsrv_head_field(struct span l, struct hsrv_field *f)
 {
 	size_t i = 0, end = l.n;
 
-	while (i < l.n && hsrv_head_is_token((unsigned char)l.p[i]))
+	while (i < l.n && is_token((unsigned char)l.p[i]))
 		i++;
 	if (i == 0 || i == l.n || l.p[i] != ':')
 		return false;
@@ -235,13 +234,12 @@ parse_length(struct span v, struct hsrv_head *h)
 	int64_t n = 0;
 
 	if (h->length >= 0)
-		return hsrv_head_refuse(h, 400, "repeated Content-Length");
+		return refuse(h, 400, "repeated Content-Length");
 	if (v.n == 0)
-		return hsrv_head_refuse(h, 400, "malformed Content-Length");
+		return refuse(h, 400, "malformed Content-Length");
 	for (size_t i = 0; i < v.n; i++) {
 		if (v.p[i] < '0' || v.p[i] > '9')
-			return hsrv_head_refuse(
-				h, 400, "malformed Content-Length");
+			return refuse(h, 400, "malformed Content-Length");
 		/* saturates: too large is 413, not malformed */
 		if (n > (INT64_MAX - 9) / 10)
 			n = INT64_MAX;
@@ -301,16 +299,16 @@ use_field(const struct hsrv_field *f, struct fields_seen *seen,
 		if (!name_is(f->name, "host"))
 			return true;
 		if (seen->host)
-			return hsrv_head_refuse(h, 400, "repeated Host");
+			return refuse(h, 400, "repeated Host");
 		seen->host = true;
 		if (!host_is_valid(f->value))
-			return hsrv_head_refuse(h, 400, "malformed Host");
+			return refuse(h, 400, "malformed Host");
 		return true;
 	case 6:
 		if (!name_is(f->name, "expect"))
 			return true;
 		if (!name_is(f->value, "100-continue"))
-			return hsrv_head_refuse(h, 417, "unknown expectation");
+			return refuse(h, 417, "unknown expectation");
 		h->expect_continue = true;
 		return true;
 	case 10:
@@ -328,11 +326,10 @@ use_field(const struct hsrv_field *f, struct fields_seen *seen,
 		if (!name_is(f->name, "transfer-encoding"))
 			return true;
 		if (seen->te)
-			return hsrv_head_refuse(
-				h, 400, "repeated Transfer-Encoding");
+			return refuse(h, 400, "repeated Transfer-Encoding");
 		seen->te = true;
 		if (!name_is(f->value, "chunked"))
-			return hsrv_head_refuse(
+			return refuse(
 				h, 501, "transfer encoding not supported");
 		h->chunked = true;
 		return true;
@@ -344,12 +341,12 @@ static bool
 conclude(const struct fields_seen *seen, struct hsrv_head *h)
 {
 	if (!seen->host && h->minor > 0)
-		return hsrv_head_refuse(h, 400, "no Host");
+		return refuse(h, 400, "no Host");
 	if (h->chunked && h->length >= 0)
-		return hsrv_head_refuse(
+		return refuse(
 			h, 400, "both Content-Length and Transfer-Encoding");
 	if (h->chunked && h->minor == 0)
-		return hsrv_head_refuse(
+		return refuse(
 			h, 400, "Transfer-Encoding in an HTTP/1.0 request");
 	if (h->minor == 0) {
 		h->expect_continue = false;
@@ -375,8 +372,7 @@ hsrv_head_parse(struct span in, struct hsrv_field *fields, struct hsrv_head *h)
 
 		lf = memchr(p, '\n', (size_t)(end - p));
 		if (!lf || lf == p || lf[-1] != '\r')
-			return hsrv_head_refuse(
-				h, 400, "bare LF in the request head");
+			return refuse(h, 400, "bare LF in the request head");
 		line = span_make(p, (size_t)(lf - 1 - p));
 		if (first) {
 			first = false;
@@ -387,17 +383,15 @@ hsrv_head_parse(struct span in, struct hsrv_field *fields, struct hsrv_head *h)
 		if (line.n == 0)
 			break;
 		if (line.p[0] == ' ' || line.p[0] == '\t')
-			return hsrv_head_refuse(h, 400, "folded header line");
+			return refuse(h, 400, "folded header line");
 		if (h->fields_n == HSRV_FIELDS_MAX)
-			return hsrv_head_refuse(
-				h, 431, "too many header lines");
+			return refuse(h, 431, "too many header lines");
 		if (!hsrv_head_field(line, &fields[h->fields_n]))
-			return hsrv_head_refuse(
-				h, 400, "malformed header line");
+			return refuse(h, 400, "malformed header line");
 		if (!use_field(&fields[h->fields_n++], &seen, h))
 			return false;
 	}
 	if (first)
-		return hsrv_head_refuse(h, 400, "empty request line");
+		return refuse(h, 400, "empty request line");
 	return conclude(&seen, h);
 }

@@ -51,9 +51,6 @@ int hsrv_head_end(struct span in, size_t *scanned, struct hsrv_head *h);
  */
 bool hsrv_head_parse(struct span in, struct hsrv_field *fields,
 	struct hsrv_head *h);
-bool hsrv_head_refuse(struct hsrv_head *h, int status, const char *error);
-/* A token character of RFC 9110. */
-bool hsrv_head_is_token(unsigned char c);
 /* `name: value` without the line end; false when malformed. */
 bool hsrv_head_field(struct span line, struct hsrv_field *f);
 
@@ -64,9 +61,6 @@ enum { HSRV_PARAMS_MAX = 8 };
 const char *hsrv_uri_check(struct span raw);
 /* Length of the longest front part that is UTF-8 and whole characters. */
 size_t hsrv_uri_utf8_prefix(struct span s);
-/* Decoded copy in the arena, or raw itself when there is nothing to do. */
-struct span hsrv_uri_decode(struct span raw, bool plus_is_space,
-	struct arena *a);
 /* Number of parameters, or -1 when the pattern does not match. */
 int hsrv_uri_match(const char *pattern, struct span path, struct arena *a,
 	struct span params[HSRV_PARAMS_MAX]);

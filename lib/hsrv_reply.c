@@ -16,24 +16,6 @@ hsrv_ctx(const struct hsrv_req *r)
 	return r->s->conf.ctx;
 }
 
-struct loop *
-hsrv_loop(const struct hsrv_req *r)
-{
-	return r->s->loop;
-}
-
-enum hsrv_method
-hsrv_method(const struct hsrv_req *r)
-{
-	return r->method;
-}
-
-struct span
-hsrv_path(const struct hsrv_req *r)
-{
-	return r->path;
-}
-
 struct span
 hsrv_param(const struct hsrv_req *r, int i)
 {

@@ -101,8 +101,9 @@ hsrv_uri_check(struct span raw)
 	return u.more ? "percent-encoding is not UTF-8" : NULL;
 }
 
-struct span
-hsrv_uri_decode(struct span raw, bool plus_is_space, struct arena *a)
+/* A copy in the arena, or raw itself when there is nothing to do. */
+static struct span
+decode(struct span raw, bool plus_is_space, struct arena *a)
 {
 	char *out;
 	size_t n = 0;
@@ -134,7 +135,7 @@ static bool
 literal_is(struct span seg, const char *pat, size_t n, struct arena *a)
 {
 	if (memchr(seg.p, '%', seg.n))
-		seg = hsrv_uri_decode(seg, false, a);
+		seg = decode(seg, false, a);
 	return seg.n == n && memcmp(seg.p, pat, n) == 0;
 }
 
@@ -183,7 +184,7 @@ hsrv_uri_match(const char *pattern, struct span path, struct arena *a,
 		p = se;
 	}
 	for (int i = 0; i < n; i++)
-		params[i] = hsrv_uri_decode(params[i], false, a);
+		params[i] = decode(params[i], false, a);
 	return n;
 }
 
@@ -202,10 +203,9 @@ hsrv_uri_query(
 			amp = end;
 		eq = memchr(p, '=', (size_t)(amp - p));
 		k = span_make(p, (size_t)((eq ? eq : amp) - p));
-		if (!span_is(hsrv_uri_decode(k, true, a), key))
+		if (!span_is(decode(k, true, a), key))
 			continue;
-		*out = eq ? hsrv_uri_decode(
-				    span_make(eq + 1, (size_t)(amp - eq - 1)),
+		*out = eq ? decode(span_make(eq + 1, (size_t)(amp - eq - 1)),
 				    true, a)
 			  : span_make(amp, 0);
 		return true;

@@ -181,7 +181,7 @@ jwrite_str(struct jwrite *w, struct span s)
 	buf_putc(w->b, '"');
 }
 
-void
+static void
 jwrite_cstr(struct jwrite *w, const char *s)
 {
 	if (s)

@@ -27,7 +27,6 @@ void jwrite_end(struct jwrite *w);		/* closes the innermost */
 void jwrite_key(struct jwrite *w, const char *key); /* plain ASCII key */
 void jwrite_key_span(struct jwrite *w, struct span key);
 void jwrite_str(struct jwrite *w, struct span s);	/* escaped */
-void jwrite_cstr(struct jwrite *w, const char *s);	/* NULL = null */
 void jwrite_raw(struct jwrite *w, struct span json);	/* verbatim JSON */
 void jwrite_i64(struct jwrite *w, int64_t v);
 void jwrite_f64(struct jwrite *w, double v, int decimals);

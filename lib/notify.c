@@ -55,15 +55,6 @@ notify_alive(void)
 	tell("WATCHDOG=1");
 }
 
-void
-notify_status(const char *text)
-{
-	char line[256];
-
-	snprintf(line, sizeof(line), "STATUS=%s", text);
-	tell(line);
-}
-
 int64_t
 notify_watchdog_ms(void)
 {

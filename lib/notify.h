@@ -8,7 +8,6 @@
 void notify_ready(void);
 void notify_stopping(void);
 void notify_alive(void);		/* WATCHDOG=1 */
-void notify_status(const char *text);	/* STATUS= */
 int64_t notify_watchdog_ms(void);	/* half of WATCHDOG_USEC; 0 = none */
 
 #endif

@@ -193,10 +193,3 @@ qid_parse(struct span s, struct qid *out)
 	return true;
 }
 
-bool
-qid_is_nil(const struct qid *q)
-{
-	static const struct qid nil;
-
-	return memcmp(q, &nil, sizeof(nil)) == 0;
-}

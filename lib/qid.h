@@ -45,6 +45,5 @@ int64_t qid_lease_number(void);
 char *qid_text(const struct qid *q, char out[QID_TEXT_MAX]);
 /* Exactly 36 characters, either case; false otherwise. */
 bool qid_parse(struct span s, struct qid *out);
-bool qid_is_nil(const struct qid *q);
 
 #endif

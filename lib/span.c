@@ -1,17 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Order, hash and numbers of byte slices. */
+/* Hash and numbers of byte slices. */
 #include "span.h"
-
-int
-span_cmp(struct span a, struct span b)
-{
-	size_t n = a.n < b.n ? a.n : b.n;
-	int c = n ? memcmp(a.p, b.p, n) : 0;
-
-	if (c != 0)
-		return c < 0 ? -1 : 1;
-	return a.n < b.n ? -1 : a.n > b.n;
-}
 
 /* Folds the 128-bit product: every input bit reaches every output bit. */
 static uint64_t

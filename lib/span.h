@@ -46,9 +46,6 @@ span_is(struct span a, const char *s)
 	return span_eq(a, span_of(s));
 }
 
-/* Byte order, shorter first on a common prefix: the order of COLLATE "C". */
-int span_cmp(struct span a, struct span b);
-
 /* A fast hash.  Of tables: map_hash_span; seed 0 is the same for ever. */
 uint64_t span_hash(struct span s, uint64_t seed);
 

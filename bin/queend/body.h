@@ -65,7 +65,7 @@ struct body_txn {
 int body_parse_txn(struct span body, struct arena *a, struct body_txn *out,
 	struct err *e) __attribute__((warn_unused_result));
 
-/* The word of an ack; v NULL or null = completed, unknown = failed. */
+/* The word of an ack; what is unknown is failed. */
 enum body_status body_status_of(struct span word);
 
 #endif

@@ -322,17 +322,6 @@ catalog_match(struct catalog *c, const struct qid *tenant,
 }
 
 void
-catalog_each(struct catalog *c, void (*fn)(void *arg, struct cat_queue *q),
-	void *arg)
-{
-	size_t at = 0;
-	struct cat_queue *q;
-
-	while ((q = map_next(&c->queues_by_id, &at)))
-		fn(arg, q);
-}
-
-void
 catalog_stats(const struct catalog *c, struct catalog_stats *out)
 {
 	*out = (struct catalog_stats){

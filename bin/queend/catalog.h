@@ -104,9 +104,6 @@ void catalog_register_groups(struct catalog *c,
 void catalog_match(struct catalog *c, const struct qid *tenant,
 	struct span namespace_name, struct span task,
 	void (*fn)(void *arg, struct cat_queue *q), void *arg);
-/* Every queue known, e.g. for metrics. */
-void catalog_each(struct catalog *c,
-	void (*fn)(void *arg, struct cat_queue *q), void *arg);
 
 /* SQL said gone: look again next time. */
 void catalog_forget_queue(struct catalog *c, int64_t id);

@@ -251,25 +251,16 @@ counts_totals(const struct counts *c, struct count_totals *out)
 
 /* ---- the minute rows ---- */
 
-struct flush_call {
-	void (*done)(void *arg);
-	void *arg;
-};
-
 static void
 on_flushed(void *arg, const PGresult *res, const struct err *e)
 {
-	struct flush_call *f = arg;
-
+	(void)arg;
 	(void)res;
 	(void)e; /* a lost minute of counters is not worth more */
-	if (f->done)
-		f->done(f->arg);
-	free(f);
 }
 
 static void
-flush_instance(struct counts *c, struct flush_call *f)
+flush_instance(struct counts *c)
 {
 	struct count_totals *t = &c->totals, *was = &c->at_flush;
 	struct rusage now;
@@ -301,7 +292,7 @@ flush_instance(struct counts *c, struct flush_call *f)
 	c->at_flush = *t;
 	c->lag_avg_max_us = c->lag_max_us = 0;
 	c->pool_busy_max = 0;
-	pgpool_call(c->x->pool, LANE_REST, &STMT_INSTANCE, &a, on_flushed, f);
+	pgpool_call(c->x->pool, LANE_REST, &STMT_INSTANCE, &a, on_flushed, c);
 }
 
 static bool
@@ -313,29 +304,21 @@ has_activity(const struct queue_count *q)
 	return false;
 }
 
-void
-counts_flush(struct counts *c, void (*done)(void *arg), void *arg)
+static void
+flush(struct counts *c)
 {
-	struct flush_call *f = calloc(1, sizeof(*f));
 	struct queue_count *q;
 	struct pgargs a;
 	size_t at;
-
-	if (!f)
-		abort();
-	*f = (struct flush_call){ .done = done, .arg = arg };
 	bool idle = memcmp(c->totals.requests, c->at_flush.requests,
 			    sizeof(c->totals.requests)) == 0;
 	bool any = false;
 
 	for (at = 0; (q = map_next(&c->queues, &at));)
 		any |= has_activity(q);
-	if (!any && (idle || !pgpool_is_up(c->x->pool))) {
-		on_flushed(f, NULL, NULL);
-		return;
-	}
 	if (!any) {
-		flush_instance(c, f);
+		if (!idle && pgpool_is_up(c->x->pool))
+			flush_instance(c);
 		return;
 	}
 	pgargs_init(&a);
@@ -354,12 +337,8 @@ counts_flush(struct counts *c, void (*done)(void *arg), void *arg)
 	for (at = 0; (q = map_next(&c->queues, &at));)
 		free(q);
 	map_fini(&c->queues);
-	pgpool_call(c->x->pool, LANE_REST, &STMT_MINUTES, &a, on_flushed, f);
-	struct flush_call *g = calloc(1, sizeof(*g));
-
-	if (!g)
-		abort();
-	flush_instance(c, g);
+	pgpool_call(c->x->pool, LANE_REST, &STMT_MINUTES, &a, on_flushed, c);
+	flush_instance(c);
 }
 
 static void
@@ -367,7 +346,7 @@ on_flush_timer(void *arg)
 {
 	struct counts *c = arg;
 
-	counts_flush(c, NULL, NULL);
+	flush(c);
 	loop_timer_start(&c->flush_timer, c->x->conf->metrics_flush_ms);
 }
 

@@ -50,7 +50,5 @@ struct count_totals {
 	int64_t loop_lag_avg_us, loop_lag_max_us;
 };
 void counts_totals(const struct counts *c, struct count_totals *out);
-/* Writes what has gathered now; done may be NULL. */
-void counts_flush(struct counts *c, void (*done)(void *arg), void *arg);
 
 #endif

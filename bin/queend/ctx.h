@@ -23,7 +23,6 @@ struct pgpool;
 struct pops;
 struct settings;
 struct stats;
-struct txns;
 
 /* Lanes of the pool (DESIGN §3, Connections). */
 enum lane { LANE_PUSH, LANE_ACK, LANE_POP, LANE_REST, LANES };
@@ -48,7 +47,6 @@ struct ctx {
 	struct catalog *catalog;	/* names to ids */
 	struct flush *flush;		/* push coalescer and dedup filter */
 	struct acks *acks;		/* ack coalescer */
-	struct txns *txns;
 	struct pops *pops;		/* rings, parked pops, pop coalescer */
 	struct changes *changes;	/* the change scan */
 	struct fetches *fetches;	/* parked fetches; made by the first */

@@ -35,7 +35,6 @@
 #include "schema.h"
 #include "settings.h"
 #include "stats.h"
-#include "txn.h"
 
 #ifndef QUEEN_VERSION
 #error "QUEEN_VERSION comes from the Makefile"
@@ -395,7 +394,6 @@ start_parts(struct boot *b)
 	x->stats = stats_new(x);
 	x->flush = flush_new(x);
 	x->acks = acks_new(x);
-	x->txns = txns_new(x);
 	x->pops = pops_new(x);
 	x->changes = changes_new(x);
 	x->maint = maint_new(x);
@@ -416,7 +414,6 @@ stop_parts(struct boot *b)
 	maint_free(x->maint);
 	changes_free(x->changes);
 	pops_free(x->pops);
-	txns_free(x->txns);
 	acks_free(x->acks);
 	flush_free(x->flush);
 	stats_free(x->stats);

@@ -164,6 +164,9 @@ pop_unpark(struct pop *pop)
 
 /* ---- names ---- */
 
+/* Takes the next step of resolving; the request may be over after it. */
+static void pop_step(struct pop *pop);
+
 static void
 on_resolved(void *arg, const struct err *e)
 {
@@ -285,7 +288,7 @@ step_part(struct pop *pop)
 	lot_join(lot_pin(ring_of(p, pop->group), part->id), pop);
 }
 
-void
+static void
 pop_step(struct pop *pop)
 {
 	struct pops *p = pop->pops;
@@ -465,9 +468,9 @@ pop_discover(struct hsrv_req *r)
 
 /* ---- the whole ---- */
 
-/* Answers what waits; what is in a look-up or a call ends by itself. */
-static void
-answer_waiting(struct pops *p)
+/* What is in a look-up or a call ends by itself. */
+void
+pops_drain(struct pops *p)
 {
 	struct pop *pop, *next;
 
@@ -478,12 +481,6 @@ answer_waiting(struct pops *p)
 		leave_place(pop);
 		pop_finish_empty(pop);
 	}
-}
-
-void
-pops_drain(struct pops *p)
-{
-	answer_waiting(p);
 }
 
 static void

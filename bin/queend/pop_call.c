@@ -92,7 +92,7 @@ call_free(struct call *c)
 	p->spare = c;
 }
 
-void
+static void
 call_free_all(struct pops *p)
 {
 	struct call *c;

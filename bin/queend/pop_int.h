@@ -189,8 +189,6 @@ struct pops {
 };
 
 /* ---- pop.c ---- */
-/* Takes the next step of resolving; the request may be over after it. */
-void pop_step(struct pop *pop);
 /* Takes it out of its lot or want and resolves its names again. */
 void pop_again(struct pop *pop);
 /* Ends. */
@@ -217,7 +215,6 @@ struct ring *ring_of(struct pops *p, struct cat_group *g);
 void ring_walk(struct ring *ring, bool again);
 /* Due entries become ready. */
 void ring_due(struct ring *ring, int64_t now_ms);
-void ring_drop(struct ring *ring); /* its waiters resolve again */
 void ring_unref(struct ring *ring);
 void ring_arm(struct ring *ring);
 /* The partition may have work: wakes those who want it. */
@@ -226,7 +223,6 @@ void ring_heat(struct ring *ring, int64_t part_id);
 void ring_check(struct ring *ring);
 void ring_free_all(struct pops *p);
 void ring_sweep(struct pops *p, int64_t now_ms);
-bool ring_in_use(const struct ring *ring);
 /* Milliseconds of the loop's clock for a time of the database. */
 int64_t pops_local_ms(const struct pops *p, int64_t at_us);
 
@@ -262,7 +258,6 @@ void disc_rematch(struct pops *p);
 void pops_fire_soon(struct pops *p);
 /* Sequence number of the oldest call in flight; UINT64_MAX = none. */
 uint64_t call_oldest(const struct pops *p);
-void call_free_all(struct pops *p);
 
 /* ---- pop_watch.c ---- */
 void watch_fire(struct pops *p, int64_t queue_id);

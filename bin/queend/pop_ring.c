@@ -164,7 +164,8 @@ walk_dequeue(struct ring *ring)
 	TAILQ_REMOVE(&ring->pops->walk_queue, ring, walk_link);
 }
 
-void
+/* Its waiters resolve again. */
+static void
 ring_drop(struct ring *ring)
 {
 	struct pops *p = ring->pops;
@@ -205,7 +206,7 @@ ring_free_all(struct pops *p)
 	map_fini(&p->ring_by_group);
 }
 
-bool
+static bool
 ring_in_use(const struct ring *ring)
 {
 	size_t at = 0;

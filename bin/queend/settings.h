@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The settings of queend; conf.c holds the table. (lib/conf.h is the parser.). */
+/* The settings of queend; conf.c holds the table, lib/conf.h the parser. */
 #ifndef QUEEND_SETTINGS_H
 #define QUEEND_SETTINGS_H
 

@@ -19,27 +19,6 @@
 #include "map.h"
 #include "txn_int.h"
 
-struct txns {
-	struct ctx *x;
-};
-
-struct txns *
-txns_new(struct ctx *x)
-{
-	struct txns *t = calloc(1, sizeof(*t));
-
-	if (!t)
-		abort();
-	t->x = x;
-	return t;
-}
-
-void
-txns_free(struct txns *t)
-{
-	free(t);
-}
-
 /* ---- answering ---- */
 
 static void

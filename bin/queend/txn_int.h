@@ -63,9 +63,7 @@ struct txn {
 	size_t leases_n;
 
 	struct flush_suspects suspects;
-	int faults, gone, behind, frames; /* repeats so far */
-	size_t paging; /* segment whose window comes in */
-	bool regroup;
+	int faults, gone, behind; /* repeats so far */
 	bool committed;
 };
 

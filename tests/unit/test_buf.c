@@ -45,19 +45,6 @@ printf_grows_for_long_texts(void **state)
 }
 
 static void
-integers_are_little_endian(void **state)
-{
-	struct buf b = BUF_ZERO;
-
-	(void)state;
-	buf_put_le16(&b, 0x1234);
-	buf_put_le32(&b, 0xdeadbeef);
-	assert_int_equal(b.len, 6);
-	assert_memory_equal(b.p, "\x34\x12\xef\xbe\xad\xde", 6);
-	buf_fini(&b);
-}
-
-static void
 reset_keeps_the_memory(void **state)
 {
 	struct buf b = BUF_ZERO;
@@ -80,7 +67,6 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(put_and_skip_keep_the_bytes),
 		cmocka_unit_test(printf_grows_for_long_texts),
-		cmocka_unit_test(integers_are_little_endian),
 		cmocka_unit_test(reset_keeps_the_memory),
 	};
 

@@ -51,8 +51,6 @@ messages_reach_the_socket(void **state)
 	fd = listen_on(path);
 	notify_ready();
 	expect(fd, "READY=1");
-	notify_status("serving");
-	expect(fd, "STATUS=serving");
 	notify_alive();
 	expect(fd, "WATCHDOG=1");
 	notify_stopping();

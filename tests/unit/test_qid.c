@@ -148,17 +148,6 @@ parse_refuses_other_shapes(void **state)
 		assert_false(qid_parse(span_of(rows[i]), &q));
 }
 
-static void
-nil_is_all_zero(void **state)
-{
-	struct qid q = { .b = { 0 } };
-
-	(void)state;
-	assert_true(qid_is_nil(&q));
-	q.b[15] = 1;
-	assert_false(qid_is_nil(&q));
-}
-
 int
 main(void)
 {
@@ -171,7 +160,6 @@ main(void)
 		cmocka_unit_test(lease_numbers_are_below_2_to_42),
 		cmocka_unit_test(text_parses_back_in_either_case),
 		cmocka_unit_test(parse_refuses_other_shapes),
-		cmocka_unit_test(nil_is_all_zero),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

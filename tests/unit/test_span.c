@@ -11,20 +11,6 @@
 #include <cmocka.h>
 
 static void
-cmp_is_byte_order_shorter_first(void **state)
-{
-	(void)state;
-	assert_int_equal(span_cmp(span_of("a"), span_of("b")), -1);
-	assert_int_equal(span_cmp(span_of("b"), span_of("a")), 1);
-	assert_int_equal(span_cmp(span_of("a"), span_of("ab")), -1);
-	assert_int_equal(span_cmp(span_of("ab"), span_of("a")), 1);
-	assert_int_equal(span_cmp(span_of("ab"), span_of("ab")), 0);
-	assert_int_equal(span_cmp((struct span)SPAN_ZERO, span_of("")), 0);
-	/* bytes are unsigned: é comes after z */
-	assert_int_equal(span_cmp(span_of("z"), span_of("\xc3\xa9")), -1);
-}
-
-static void
 eq_compares_bytes_not_pointers(void **state)
 {
 	(void)state;
@@ -112,7 +98,6 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cmp_is_byte_order_shorter_first),
 		cmocka_unit_test(eq_compares_bytes_not_pointers),
 		cmocka_unit_test(i64_reads_the_whole_range_and_nothing_else),
 		cmocka_unit_test(hash_sees_every_byte_and_the_length),
