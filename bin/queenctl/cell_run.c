@@ -33,13 +33,13 @@ enum {
 	RUN_PAUSE_MAX_MS = 10000,
 	RUN_STOP_QUEEND_MS = 20000,
 	RUN_LOG_MAX_BYTES = 16 << 20,
-	WORDS_TAIL_BYTES = 4096,
 };
 
 struct child {
 	const char *name;
 	pid_t pid; /* 0 = not running */
 	int64_t started_ms, again_ms, pause_ms;
+	off_t log_from; /* where its log of this start begins */
 };
 
 struct run {
@@ -49,16 +49,24 @@ struct run {
 	bool stopping;
 };
 
+static bool
+log_path(const struct cell *c, const char *name, char out[CELL_PATH])
+{
+	char rel[64];
+	struct err e = ERR_ZERO;
+
+	snprintf(rel, sizeof(rel), "log/%s.log", name);
+	return cell_path(c, rel, out, &e) == 0;
+}
+
 /* Appends to DIR/log/NAME.log; a large one of before moves aside. */
 static void
 redirect_output(const struct cell *c, const char *name)
 {
-	char rel[64], path[CELL_PATH], old[CELL_PATH + 8];
-	struct err e = ERR_ZERO;
+	char path[CELL_PATH], old[CELL_PATH + 8];
 	struct stat st;
 
-	snprintf(rel, sizeof(rel), "log/%s.log", name);
-	if (cell_path(c, rel, path, &e) != 0)
+	if (!log_path(c, name, path))
 		return;
 	if (stat(path, &st) == 0 && st.st_size > RUN_LOG_MAX_BYTES) {
 		snprintf(old, sizeof(old), "%s.1", path);
@@ -149,6 +157,13 @@ static int
 start_child(struct run *r, struct child *ch, void (*run)(const struct cell *),
 	struct err *e)
 {
+	char path[CELL_PATH];
+	struct stat st;
+
+	ch->log_from = log_path(r->c, ch->name, path) && stat(path, &st) == 0 &&
+				       st.st_size <= RUN_LOG_MAX_BYTES
+			       ? st.st_size
+			       : 0;
 	pid_t pid = fork();
 
 	if (pid < 0)
@@ -209,20 +224,18 @@ queend_answers(const struct cell *c)
 	return ok;
 }
 
-/* The last line of DIR/log/NAME.log, a fatal one rather than another. */
+/* What its log says of this start last, a fatal line rather than another. */
 static void
-last_words(const struct cell *c, const char *name, char *out, size_t cap)
+last_words(const struct cell *c, const struct child *ch, char *out, size_t cap)
 {
-	char rel[64], path[CELL_PATH], line[512];
-	struct err e = ERR_ZERO;
+	char path[CELL_PATH], line[512];
 	bool fatal = false;
 	FILE *f;
 
 	out[0] = '\0';
-	snprintf(rel, sizeof(rel), "log/%s.log", name);
-	if (cell_path(c, rel, path, &e) != 0 || !(f = fopen(path, "re")))
+	if (!log_path(c, ch->name, path) || !(f = fopen(path, "re")))
 		return;
-	fseek(f, -WORDS_TAIL_BYTES, SEEK_END); /* a shorter file: its start */
+	fseeko(f, ch->log_from, SEEK_SET);
 	while (fgets(line, sizeof(line), f)) {
 		const char *at = strstr(line, "FATAL:");
 
@@ -244,7 +257,7 @@ wait_for(struct run *r, struct child *ch, bool (*ready)(const struct cell *),
 
 	while (!ready(r->c)) {
 		if (reap(ch)) {
-			last_words(r->c, ch->name, words, sizeof(words));
+			last_words(r->c, ch, words, sizeof(words));
 			return err_set(e, ERR_IO,
 				"%s ended at start; see %s/log/%s.log%s%s",
 				ch->name, r->c->dir, ch->name,
@@ -286,6 +299,7 @@ check_port(const struct cell *c, struct err *e)
 		.ai_socktype = SOCK_STREAM };
 	struct addrinfo *list, *a;
 	int on = 1, why = 0;
+	bool some = false;
 	char port[16];
 
 	snprintf(port, sizeof(port), "%d", c->port);
@@ -300,10 +314,13 @@ check_port(const struct cell *c, struct err *e)
 		if (fd < 0)
 			continue;
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-		if (a->ai_family == AF_INET6)
+		if (a->ai_family == AF_INET6 && list->ai_next)
 			setsockopt(
 				fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-		why = bind(fd, a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
+		if (bind(fd, a->ai_addr, a->ai_addrlen) != 0)
+			why = errno;
+		else
+			some = true;
 		close(fd);
 	}
 	freeaddrinfo(list);
@@ -312,6 +329,9 @@ check_port(const struct cell *c, struct err *e)
 			"port %d of %s is in use by another program; choose "
 			"another with --port",
 			c->port, c->bind);
+	/* a name may stand for addresses that this machine has not */
+	if (some && why == EADDRNOTAVAIL)
+		why = 0;
 	if (why == EADDRNOTAVAIL)
 		return err_set(e, ERR_CONFIG,
 			"--bind %s is no address of this machine", c->bind);
