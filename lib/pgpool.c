@@ -31,6 +31,9 @@ enum {
 	CONTROL_LIMIT_MS = 5000
 };
 
+/* Clients of the broker know this text. */
+static const char no_link[] = "pool";
+
 struct op {
 	struct op *next;
 	const struct pgstmt *stmt;
@@ -405,7 +408,7 @@ fail_waiting(struct pgpool *p, struct lane *l, int64_t before_ms)
 	for (int n = l->waiting; n > 0 && !p->freed && l->first != NULL &&
 				 l->first->queued_ms <= before_ms;
 		n--) {
-		err_set(&e, ERR_DB_RETRY, "pool");
+		err_set(&e, ERR_DB_RETRY, "%s", no_link);
 		op_done(p, lane_take(l), NULL, &e);
 	}
 }
@@ -592,6 +595,18 @@ pgpool_bundle(struct pgpool *p, int lane, const struct pgstmt *s,
 	o->done = done;
 	o->arg = arg;
 	queue(p, lane, o, args);
+}
+
+bool
+pgpool_had_none(const struct err *e)
+{
+	return e->kind == ERR_DB_RETRY && strcmp(e->text, no_link) == 0;
+}
+
+bool
+pgpool_was_victim(const struct err *e)
+{
+	return e->kind == ERR_DB_RETRY && memcmp(e->sqlstate, "40", 2) == 0;
 }
 
 void

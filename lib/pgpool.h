@@ -69,6 +69,11 @@ void pgpool_bundle(struct pgpool *p, int lane, const struct pgstmt *s,
  */
 void pgpool_stop(struct pgpool *p);
 
+/* Nothing was sent because there was no connection to be had. */
+bool pgpool_had_none(const struct err *e);
+/* Rolled back for the sake of another (a deadlock): may be sent again. */
+bool pgpool_was_victim(const struct err *e);
+
 /* Connections of the lane that are up and have nothing to do right now. */
 int pgpool_idle(const struct pgpool *p, int lane);
 /* Called (from the loop) whenever a connection of the lane becomes free. */

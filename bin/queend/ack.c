@@ -20,6 +20,7 @@
 #include "hsrv.h"
 #include "jwrite.h"
 #include "map.h"
+#include "pgpool.h"
 
 struct request {
 	struct ctx *x;
@@ -128,8 +129,7 @@ send_jobs(struct request *q)
 static void
 fail_open_jobs(struct request *q, const struct err *e, bool groups)
 {
-	const char *text =
-		strcmp(e->text, "pool") == 0 ? ack_job_pool : ack_job_failed;
+	const char *text = pgpool_had_none(e) ? ack_job_pool : ack_job_failed;
 
 	for (size_t i = 0; i < q->jobs_n; i++) {
 		struct ack_job *j = q->jobs[i];

@@ -24,9 +24,6 @@ static const char *const text_unresolvable =
 	"unresolvable: transaction not in the ack window (hash purged or never "
 	"pushed); if leased, the message redelivers";
 
-/* Bytes of `items`. */
-enum { ITEM_SUCCESS, ITEM_NOOP, ITEM_COMMITTED, ITEM_UNRESOLVABLE, ITEM_STALE };
-
 void
 ack_job_init(struct ack_job *j, struct arena *a)
 {
@@ -200,19 +197,19 @@ static void
 read_item(struct ack_item *it, uint8_t byte, bool released, int64_t conflated)
 {
 	it->error = NULL;
-	it->noop = byte == ITEM_NOOP;
-	it->success = byte == ITEM_SUCCESS || byte == ITEM_NOOP;
+	it->noop = byte == ACK_ITEM_NOOP;
+	it->success = byte == ACK_ITEM_SUCCESS || byte == ACK_ITEM_NOOP;
 	it->released = released && it->success;
 	it->dlq = false;
 	it->conflated = it->success && !it->noop ? conflated : -1;
 	switch (byte) {
-	case ITEM_COMMITTED:
+	case ACK_ITEM_COMMITTED:
 		it->error = text_committed;
 		break;
-	case ITEM_UNRESOLVABLE:
+	case ACK_ITEM_UNRESOLVABLE:
 		it->error = text_unresolvable;
 		break;
-	case ITEM_STALE:
+	case ACK_ITEM_STALE:
 		it->error = ack_job_bad_lease;
 		break;
 	default:
@@ -265,7 +262,8 @@ ack_job_read(struct ack_job *j, enum ack_verdict v, const PGresult *res,
 			       ? -1
 			       : pgbin_i64(res, row, c->conflated);
 	for (struct ack_item *it = j->first; it; it = it->next, i++)
-		read_item(it, i < bytes.n ? (uint8_t)bytes.p[i] : ITEM_SUCCESS,
+		read_item(it,
+			i < bytes.n ? (uint8_t)bytes.p[i] : ACK_ITEM_SUCCESS,
 			v == ACK_RELEASED, j->conflated);
 	j->dead = pgbin_null(res, row, c->dead) ? -1
 						: pgbin_i64(res, row, c->dead);

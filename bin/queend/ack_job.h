@@ -36,6 +36,15 @@ struct ack_item {
 	int64_t conflated; /* -1 = not there */
 };
 
+/* Bytes of `items`; up to COMMITTED a transaction may commit. */
+enum {
+	ACK_ITEM_SUCCESS,
+	ACK_ITEM_NOOP,
+	ACK_ITEM_COMMITTED,
+	ACK_ITEM_UNRESOLVABLE,
+	ACK_ITEM_STALE
+};
+
 enum ack_verdict {
 	ACK_RELEASED,
 	ACK_KEPT,

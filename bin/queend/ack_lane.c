@@ -267,15 +267,13 @@ static void
 on_failure(struct call *c, const struct err *e)
 {
 	struct acks *k = c->acks;
-	bool passing =
-		e->kind == ERR_DB_RETRY && memcmp(e->sqlstate, "40", 2) == 0;
-	bool no_pool = e->kind == ERR_DB_RETRY && strcmp(e->text, "pool") == 0;
+	bool victim = pgpool_was_victim(e), no_pool = pgpool_had_none(e);
 
 	count_db_error(k->x);
 	for (size_t i = 0; i < c->n; i++) {
 		struct ack_job *j = c->jobs[i];
 
-		if (passing && j->faults++ < FAULTS_MAX) {
+		if (victim && j->faults++ < FAULTS_MAX) {
 			again(k, j);
 			continue;
 		}

@@ -5,8 +5,6 @@
  */
 #include "admin.h"
 
-#include <string.h>
-
 #include "arena.h"
 #include "clk.h"
 #include "count.h"
@@ -47,6 +45,15 @@ admin_arg_time(struct pgargs *a, int64_t at_us)
 		pgargs_time(a, at_us);
 }
 
+void
+admin_fail(struct hsrv_req *r, const char *op, const struct err *e)
+{
+	if (pgpool_had_none(e))
+		hsrv_reply_error(r, 500, "%s", e->text);
+	else
+		hsrv_reply_error(r, 500, "%s failed: %s", op, e->text);
+}
+
 static void
 on_done(void *arg, const PGresult *res, const struct err *err)
 {
@@ -57,10 +64,7 @@ on_done(void *arg, const PGresult *res, const struct err *err)
 		return;
 	}
 	count_db_error(ctx_of(c->r));
-	if (strcmp(err->text, "pool") == 0)
-		hsrv_reply_error(c->r, 500, "pool");
-	else
-		hsrv_reply_error(c->r, 500, "%s failed: %s", c->op, err->text);
+	admin_fail(c->r, c->op, err);
 }
 
 void

@@ -15,6 +15,7 @@
 #include "span.h"
 
 struct arena;
+struct err;
 struct hsrv_req;
 struct jspan;
 struct jspan_val;
@@ -36,6 +37,8 @@ void admin_arg_time(struct pgargs *a, int64_t at_us);
  */
 void admin_call(struct hsrv_req *r, const struct pgstmt *s, struct pgargs *a,
 	const char *op, admin_fn done);
+/* That answer, for calls made in other ways. */
+void admin_fail(struct hsrv_req *r, const char *op, const struct err *e);
 /* As admin_call, for functions whose row is (status, body). */
 void admin_pass(struct hsrv_req *r, const struct pgstmt *s, struct pgargs *a,
 	const char *op);

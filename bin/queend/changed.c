@@ -6,8 +6,6 @@
  */
 #include "changed.h"
 
-#include <string.h>
-
 #include "count.h"
 #include "ctx.h"
 #include "err.h"
@@ -38,8 +36,7 @@ fail(struct hsrv_req *r, const struct err *e)
 {
 	count_db_error(ctx_of(r));
 	hsrv_reply_error(r, 500, "%s",
-		strcmp(e->text, "pool") == 0 ? "pool"
-					     : "partitions changed failed");
+		pgpool_had_none(e) ? e->text : "partitions changed failed");
 }
 
 static void

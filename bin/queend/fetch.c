@@ -506,7 +506,7 @@ on_read(void *arg, const PGresult *res, const struct err *e)
 	if (e) {
 		count_db_error(f->x);
 		hsrv_reply_error(f->req, 500, "%s",
-			strcmp(e->text, "pool") == 0 ? "pool" : "fetch failed");
+			pgpool_had_none(e) ? e->text : "fetch failed");
 		return;
 	}
 	if (render_all(&v, res, &why) != 0) {

@@ -15,14 +15,7 @@
 #include "count.h"
 #include "err.h"
 #include "flush_int.h"
-
-enum verdict {
-	VERDICT_WRITTEN,
-	VERDICT_DUPLICATE,
-	VERDICT_GONE,
-	VERDICT_BEHIND,
-	VERDICT_ENCRYPTION
-};
+#include "pgpool.h"
 
 enum {
 	FAULTS_MAX = 2, /* deadlock victims and the like, sent again */
@@ -228,12 +221,12 @@ on_gone(struct flush *f, struct flush_part *p)
 
 static void
 learn(struct flush *f, struct flush_part *p, const PGresult *res, int row,
-	enum verdict v)
+	enum flush_verdict v)
 {
 	struct flush_seg *s = p->flight;
 	struct flush_news news = { .probed = s->probe,
 		.sent_verified = p->sent_verified,
-		.written = v == VERDICT_WRITTEN };
+		.written = v == FLUSH_V_WRITTEN };
 
 	flush_news_gap(&news, res, row, COL_GAP_BASE);
 	if (news.written) {
@@ -251,34 +244,29 @@ static void
 on_row(struct flush *f, struct flush_part *p, const PGresult *res, int row,
 	struct flush_dups *dups)
 {
-	enum verdict v = (enum verdict)pgbin_i32(res, row, COL_VERDICT);
+	enum flush_verdict v =
+		(enum flush_verdict)pgbin_i32(res, row, COL_VERDICT);
 
 	switch (v) {
-	case VERDICT_WRITTEN:
+	case FLUSH_V_WRITTEN:
 		learn(f, p, res, row, v);
 		on_written(f, p);
 		return;
-	case VERDICT_DUPLICATE:
+	case FLUSH_V_DUPLICATE:
 		learn(f, p, res, row, v);
 		on_duplicate(f, p, res, row, dups);
 		return;
-	case VERDICT_GONE:
+	case FLUSH_V_GONE:
 		on_gone(f, p);
 		return;
-	case VERDICT_BEHIND:
+	case FLUSH_V_BEHIND:
 		on_behind(f, p);
 		return;
-	case VERDICT_ENCRYPTION:
+	case FLUSH_V_ENCRYPTION:
 		catalog_refresh(f->x->catalog);
 		break;
 	}
 	fail_flight(f, p);
-}
-
-static bool
-is_passing(const struct err *e)
-{
-	return e->kind == ERR_DB_RETRY && memcmp(e->sqlstate, "40", 2) == 0;
 }
 
 static void
@@ -292,7 +280,7 @@ on_failure(struct flush *f, struct flush_call *c, const struct err *e)
 		 * Unknown is failed, too: the client sends it again with the
 		 * same id, and the ids that were written are then found.
 		 */
-		if (is_passing(e) && p->flight->faults++ < FAULTS_MAX)
+		if (pgpool_was_victim(e) && p->flight->faults++ < FAULTS_MAX)
 			send_again(f, p);
 		else
 			fail_flight(f, p);

@@ -25,6 +25,15 @@ enum {
 	FLUSH_RANGES_MAX = 4, /* suspect ranges per message */
 };
 
+/* What push_v1 and bundle_v1 say of a segment. */
+enum flush_verdict {
+	FLUSH_V_WRITTEN,
+	FLUSH_V_DUPLICATE,
+	FLUSH_V_GONE,
+	FLUSH_V_BEHIND,
+	FLUSH_V_ENCRYPTION
+};
+
 struct flush_msg {
 	struct flush_item *it;
 	uint32_t bytes; /* of its frame */

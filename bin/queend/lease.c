@@ -5,8 +5,7 @@
  */
 #include "lease.h"
 
-#include <string.h>
-
+#include "admin.h"
 #include "ctx.h"
 #include "err.h"
 #include "hsrv.h"
@@ -74,10 +73,8 @@ on_extended(void *arg, const PGresult *res, const struct err *e)
 {
 	struct hsrv_req *r = arg;
 
-	if (e && e->kind == ERR_DB_RETRY && strcmp(e->text, "pool") == 0) {
-		hsrv_reply_error(r, 500, "pool");
-	} else if (e) {
-		hsrv_reply_error(r, 500, "renew failed: %s", e->text);
+	if (e) {
+		admin_fail(r, "renew", e);
 	} else {
 		int32_t n = PQntuples(res) ? pgbin_i32(res, 0, 0) : 0;
 

@@ -14,6 +14,7 @@
 #include "err.h"
 #include "hsrv.h"
 #include "jwrite.h"
+#include "pgpool.h"
 #include "pop_int.h"
 #include "settings.h"
 
@@ -176,9 +177,7 @@ on_resolved(void *arg, const struct err *e)
 		pop_step(pop);
 		return;
 	}
-	bool no_pool = e->kind == ERR_DB_RETRY && strcmp(e->text, "pool") == 0;
-
-	pop_finish_error(pop, 500, no_pool ? "pool" : "pop failed");
+	pop_finish_error(pop, 500, pgpool_had_none(e) ? e->text : "pop failed");
 }
 
 /* The name is not there: waits for it, or has its answer. */

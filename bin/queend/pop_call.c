@@ -665,7 +665,7 @@ call_failed(struct call *c, const struct err *e)
 {
 	struct pops *p = c->pops;
 	int64_t now = loop_now_ms(p->x->loop);
-	bool no_pool = e->kind == ERR_DB_RETRY && strcmp(e->text, "pool") == 0;
+	bool no_pool = pgpool_had_none(e);
 	uint64_t suppressed;
 
 	count_db_error(p->x);
@@ -687,7 +687,7 @@ call_failed(struct call *c, const struct err *e)
 		struct pop *pop = c->reqs[i];
 
 		pop->lot->flying--;
-		pop_finish_error(pop, 500, no_pool ? "pool" : "pop failed");
+		pop_finish_error(pop, 500, no_pool ? e->text : "pop failed");
 	}
 	call_end(c);
 }

@@ -98,9 +98,7 @@ on_move(void *arg, const PGresult *res, const struct err *e)
 
 	if (e) {
 		count_db_error(p->x);
-		if (e->kind == ERR_DB_RETRY &&
-			memcmp(e->sqlstate, "40", 2) == 0 &&
-			p->again++ < AGAIN_MAX)
+		if (pgpool_was_victim(e) && p->again++ < AGAIN_MAX)
 			move(p);
 		else
 			fail(p, e);

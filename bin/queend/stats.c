@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admin.h"
 #include "arena.h"
 #include "buf.h"
 #include "clk.h"
@@ -206,11 +207,8 @@ on_computed(void *arg, const PGresult *res, const struct err *err)
 		next = w->next; /* the reply may free the waiter's arena */
 		if (!err)
 			answer(e, w->r, now_ms);
-		else if (strcmp(err->text, "pool") == 0)
-			hsrv_reply_error(w->r, 500, "pool");
 		else
-			hsrv_reply_error(
-				w->r, 500, "%s failed: %s", e->op, err->text);
+			admin_fail(w->r, e->op, err);
 	}
 	if (err || e->doomed || e->fresh_until_ms <= now_ms ||
 		e->body.len > STATS_KEEP_MAX_BYTES) {

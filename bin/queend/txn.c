@@ -17,6 +17,7 @@
 #include "hsrv.h"
 #include "jwrite.h"
 #include "map.h"
+#include "pgpool.h"
 #include "txn_int.h"
 
 /* ---- answering ---- */
@@ -236,16 +237,21 @@ make_jobs(struct txn *t)
 
 /* ---- looking up ---- */
 
+void
+txn_no_pool(struct txn *t, const struct err *e)
+{
+	free(t->suspects.at);
+	hsrv_reply_error(t->req, 500, "%s", e->text);
+}
+
 static void
 look_up_failed(struct txn *t, const struct err *e)
 {
-	if (strcmp(e->text, "pool") == 0) {
-		free(t->suspects.at);
-		hsrv_reply_error(t->req, 500, "pool");
-	} else {
+	if (pgpool_had_none(e))
+		txn_no_pool(t, e);
+	else
 		txn_reject(
 			t, "db_error", "%s; transaction rolled back", e->text);
-	}
 }
 
 static void

@@ -48,14 +48,6 @@ static const struct ack_cols COLS = { .dead = 8,
 	.items = 14 };
 
 enum kind { KIND_LEASE, KIND_PUSH, KIND_ACK };
-enum push_verdict {
-	PUSH_WRITTEN,
-	PUSH_DUPLICATE,
-	PUSH_GONE,
-	PUSH_BEHIND,
-	PUSH_ENCRYPTION
-};
-enum { ITEM_COMMITTED = 2, ITEM_UNRESOLVABLE = 3 };
 
 /* ---- segments ---- */
 
@@ -263,7 +255,7 @@ items_are_good(const PGresult *res, int row)
 	struct span b = pgbin_bytes(res, row, COLS.items);
 
 	for (size_t i = 0; i < b.n; i++)
-		if ((uint8_t)b.p[i] > ITEM_COMMITTED)
+		if ((uint8_t)b.p[i] > ACK_ITEM_COMMITTED)
 			return false;
 	return true;
 }
@@ -410,21 +402,21 @@ static void
 on_bad_push(struct txn *t, struct txn_seg *s, const PGresult *res, int row)
 {
 	switch (pgbin_i32(res, row, COL_VERDICT)) {
-	case PUSH_DUPLICATE:
+	case FLUSH_V_DUPLICATE:
 		learn(t, s, res, row);
 		reject_duplicate(t, s, res, row);
 		return;
-	case PUSH_GONE:
+	case FLUSH_V_GONE:
 		catalog_forget_part(t->x->catalog, s->part->id);
 		dedup_drop(t->x->flush->dedup, s->part->id);
 		repeat_resolved(t);
 		return;
-	case PUSH_BEHIND:
+	case FLUSH_V_BEHIND:
 		if (t->behind == BEHIND_MAX)
 			break;
 		flush_ids_page(t->x->flush, s->part, t->behind++, on_paged, t);
 		return;
-	case PUSH_ENCRYPTION:
+	case FLUSH_V_ENCRYPTION:
 		catalog_refresh(t->x->catalog);
 		txn_reject(t, "encryption_required",
 			"queue \"%.*s\" takes only encrypted messages; "
@@ -493,6 +485,7 @@ on_rolled_back(struct txn *t, const PGresult *res)
 		on_bad_ack(t, t->jobs[at], res, row);
 		return;
 	default:
+		BUG(at >= t->leases_n);
 		txn_reject(t, "ack_rejected",
 			"QTXN required lease \"%.*s\": %s; transaction rolled "
 			"back",
@@ -525,12 +518,10 @@ on_answer(void *arg, const PGresult *res, const struct err *e)
 		return;
 	}
 	count_db_error(t->x);
-	if (e->kind == ERR_DB_RETRY && memcmp(e->sqlstate, "40", 2) == 0 &&
-		t->faults++ < FAULTS_MAX) {
+	if (pgpool_was_victim(e) && t->faults++ < FAULTS_MAX) {
 		txn_send(t);
-	} else if (e->kind == ERR_DB_RETRY && strcmp(e->text, "pool") == 0) {
-		free(t->suspects.at);
-		hsrv_reply_error(t->req, 500, "pool");
+	} else if (pgpool_had_none(e)) {
+		txn_no_pool(t, e);
 	} else if (e->kind == ERR_DB_UNKNOWN) {
 		announce_maybe(t);
 		txn_reject(t, "db_error",

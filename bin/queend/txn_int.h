@@ -70,6 +70,8 @@ struct txn {
 /* txn.c */
 void txn_reject(struct txn *t, const char *reason, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* Nothing was sent: a plain error instead of a result. */
+void txn_no_pool(struct txn *t, const struct err *e);
 void txn_done(struct txn *t);
 /* Looks names up again after something was gone, then sends. */
 void txn_resolve(struct txn *t);
