@@ -11,7 +11,10 @@ cell      a running queend on db (Cell); marker cellenv(NAME="value") adds
           environment
 cells     cells(n, **env) -> n running queends on db, one per instance
 new_cell  new_cell(**env) -> a queend not yet started
+no_last_cell  queenctl remembers no private cell; one test at a time has it
 """
+import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -199,3 +202,32 @@ def pytest_sessionfinish(session):
     with open(path, "w") as f:
         for nodeid in sorted(REPORT):
             f.write("%s\t%s\n" % (nodeid, REPORT[nodeid]))
+
+
+LAST_CELL = "/var/lib/queen/last-cell"  # root's; others have it in HOME
+
+
+@pytest.fixture
+def no_last_cell():
+    """
+    What root's `up` remembers is one file for the whole machine, which other
+    workers' tests write too; what it held before is put back.
+    """
+    if os.getuid() != 0:
+        yield
+        return
+    os.makedirs(queenlib.Port.folder, exist_ok=True)
+    with open(os.path.join(queenlib.Port.folder, "last-cell"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = None
+        with contextlib.suppress(FileNotFoundError):
+            with open(LAST_CELL) as f:
+                before = f.read()
+            os.unlink(LAST_CELL)
+        yield
+        if before is not None:
+            with open(LAST_CELL, "w") as f:
+                f.write(before)
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(LAST_CELL)

@@ -17,25 +17,8 @@ def people():
     return ["root", "user"] if os.getuid() == 0 else ["user"]
 
 
-@pytest.fixture
-def last_cell():
-    """What root's queenctl remembers is left as it was."""
-    path = "/var/lib/queen/last-cell"
-    try:
-        with open(path) as f:
-            text = f.read()
-    except OSError:
-        text = None
-    yield
-    if os.getuid() == 0 and os.path.exists(path):
-        os.unlink(path)
-    if os.getuid() == 0 and text is not None:
-        with open(path, "w") as f:
-            f.write(text)
-
-
 @pytest.fixture(params=people())
-def tour(request, folder, last_cell):
+def tour(request, folder, no_last_cell):
     """tour() runs it; its programs and its cell are below folder."""
     user = pg_user() if request.param == "user" else None
     home = os.path.join(folder, "home")

@@ -828,27 +828,6 @@ def test_wrong_use(alone, args, why):
     assert why in alone.fails(USER, *args)
 
 
-LAST_CELL = "/var/lib/queen/last-cell"  # root's; others have it in HOME
-
-
-@pytest.fixture
-def no_last_cell():
-    """What root's `up` remembered, put back afterwards."""
-    before = None
-    if os.getuid() == 0:
-        with contextlib.suppress(FileNotFoundError):
-            with open(LAST_CELL) as f:
-                before = f.read()
-            os.unlink(LAST_CELL)
-    yield
-    if before is not None:
-        with open(LAST_CELL, "w") as f:
-            f.write(before)
-    elif os.getuid() == 0:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(LAST_CELL)
-
-
 def test_no_server_at_all(alone, no_last_cell):
     assert alone.fails(USER, "queue", "list") == (
         "queenctl: no server configured: set --server, QUEEN_SERVER, or run "
