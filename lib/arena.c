@@ -129,6 +129,21 @@ arena_cstr(struct arena *a, struct span s)
 	return p;
 }
 
+void *
+arena_grown(
+	struct arena *a, void *old, size_t n, size_t *cap, size_t item_bytes)
+{
+	void *p;
+
+	if (n < *cap)
+		return old;
+	*cap = *cap ? *cap * 2 : 16;
+	p = arena_alloc(a, *cap * item_bytes);
+	if (n > 0)
+		memcpy(p, old, n * item_bytes);
+	return p;
+}
+
 struct span
 arena_printf(struct arena *a, const char *fmt, ...)
 {

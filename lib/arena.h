@@ -30,6 +30,12 @@ void *arena_zalloc(struct arena *a, size_t n)
 struct span arena_dup(struct arena *a, struct span s);
 /* NUL-terminated copy. */
 char *arena_cstr(struct arena *a, struct span s);
+/*
+ * Room for one more item behind n: old, or a copy twice as large; *cap starts
+ * at 0.
+ */
+void *arena_grown(struct arena *a, void *old, size_t n, size_t *cap,
+	size_t item_bytes);
 struct span arena_printf(struct arena *a, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 

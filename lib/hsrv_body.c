@@ -13,19 +13,10 @@ bad(struct hsrv_chunk *k, const char *error)
 	return HSRV_CHUNK_BAD;
 }
 
-static int
-hex(unsigned char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static enum hsrv_chunk_verdict
 step_size(struct hsrv_chunk *k, unsigned char c)
 {
-	int d = hex(c);
+	int d = span_hex((char)c);
 
 	if (d >= 0) {
 		if (++k->digits > 16 || k->left >> 60)

@@ -6,18 +6,6 @@
  */
 #include "hsrv_int.h"
 
-static int
-hex(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 /* UTF-8 one byte at a time: how many continuation bytes, in what range. */
 struct utf8 {
 	int more;
@@ -85,8 +73,8 @@ hsrv_uri_check(struct span raw)
 		unsigned char c = (unsigned char)raw.p[i];
 
 		if (c == '%') {
-			int hi = i + 2 < raw.n ? hex(raw.p[i + 1]) : -1;
-			int lo = i + 2 < raw.n ? hex(raw.p[i + 2]) : -1;
+			int hi = i + 2 < raw.n ? span_hex(raw.p[i + 1]) : -1;
+			int lo = i + 2 < raw.n ? span_hex(raw.p[i + 2]) : -1;
 
 			if (hi < 0 || lo < 0)
 				return "malformed percent-encoding";
@@ -117,7 +105,8 @@ decode(struct span raw, bool plus_is_space, struct arena *a)
 		char c = raw.p[i];
 
 		if (c == '%' && i + 2 < raw.n) {
-			int hi = hex(raw.p[i + 1]), lo = hex(raw.p[i + 2]);
+			int hi = span_hex(raw.p[i + 1]),
+			    lo = span_hex(raw.p[i + 2]);
 
 			BUG(hi < 0 || lo < 0); /* hsrv_uri_check */
 			c = (char)(unsigned char)(hi << 4 | lo);

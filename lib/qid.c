@@ -161,15 +161,6 @@ qid_text(const struct qid *q, char out[QID_TEXT_MAX])
 	return out;
 }
 
-static int
-hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 bool
 qid_parse(struct span s, struct qid *out)
 {
@@ -183,8 +174,8 @@ qid_parse(struct span s, struct qid *out)
 
 		if ((i == 4 || i == 6 || i == 8 || i == 10) && *p++ != '-')
 			return false;
-		hi = hex_value(*p++);
-		lo = hex_value(*p++);
+		hi = span_hex(*p++);
+		lo = span_hex(*p++);
 		if (hi < 0 || lo < 0)
 			return false;
 		q.b[i] = (uint8_t)(hi << 4 | lo);
@@ -192,4 +183,3 @@ qid_parse(struct span s, struct qid *out)
 	*out = q;
 	return true;
 }
-

@@ -61,3 +61,22 @@ span_i64(struct span s, int64_t *out)
 	*out = minus ? (int64_t)(0 - v) : (int64_t)v;
 	return true;
 }
+
+struct span
+span_clip(struct span s, size_t max)
+{
+	if (s.n <= max)
+		return s;
+	while (max > 0 && ((unsigned char)s.p[max] & 0xc0) == 0x80)
+		max--;
+	return span_make(s.p, max);
+}
+
+int
+span_hex(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}

@@ -49,6 +49,12 @@ span_is(struct span a, const char *s)
 /* A fast hash.  Of tables: map_hash_span; seed 0 is the same for ever. */
 uint64_t span_hash(struct span s, uint64_t seed);
 
+/* At most max bytes of a UTF-8 text, cut between characters. */
+struct span span_clip(struct span s, size_t max);
+
+/* The value of a hexadecimal digit; -1 when it is none. */
+int span_hex(char c);
+
 /* Decimal, optional leading '-', whole span; false when it does not parse. */
 bool span_i64(struct span s, int64_t *out);
 

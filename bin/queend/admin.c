@@ -5,6 +5,8 @@
  */
 #include "admin.h"
 
+#include <string.h>
+
 #include "arena.h"
 #include "clk.h"
 #include "count.h"
@@ -12,6 +14,7 @@
 #include "err.h"
 #include "hsrv.h"
 #include "jspan.h"
+#include "name.h"
 #include "pgbin.h"
 
 struct admin_call {
@@ -98,29 +101,11 @@ admin_bad_json(struct hsrv_req *r, const struct jspan *j)
 		j->error ? j->error : "unexpected value", j->error_at);
 }
 
-/* NULL, or what is wrong with it. */
-static const char *
-name_fault(struct span name, bool strict)
-{
-	if (!jspan_utf8(name))
-		return "is not UTF-8";
-	for (size_t i = 0; i < name.n; i++) {
-		unsigned char c = (unsigned char)name.p[i];
-
-		if (c == 0 || (strict && (c < 0x20 || c == 0x7f)))
-			return "holds a control character";
-	}
-	if (strict && name.n == 0)
-		return "is empty";
-	if (strict && name.n > ADMIN_NAME_MAX)
-		return "is longer than 1024 bytes";
-	return NULL;
-}
-
 bool
 admin_name(struct hsrv_req *r, const char *what, struct span name)
 {
-	const char *fault = name_fault(name, true);
+	int control;
+	const char *fault = name_fault(name, false, &control);
 
 	if (fault)
 		hsrv_reply_error(r, 400, "%s %s", what, fault);
@@ -143,22 +128,12 @@ admin_text(struct hsrv_req *r, const char *what, const struct jspan_val *v,
 			"bad body: %s holds half of a surrogate pair", what);
 		return false;
 	}
-	if (name_fault(*out, false)) {
+	if (out->n && memchr(out->p, 0, out->n)) {
 		hsrv_reply_error(
 			r, 400, "bad body: %s holds a control character", what);
 		return false;
 	}
 	return true;
-}
-
-struct span
-admin_clip(struct span s, size_t max)
-{
-	if (s.n <= max)
-		return s;
-	while (max > 0 && ((unsigned char)s.p[max] & 0xc0) == 0x80)
-		max--;
-	return span_make(s.p, max);
 }
 
 static bool
@@ -169,7 +144,7 @@ bad_query(
 		hsrv_reply_error(r, 400, "%s must be %s", key, what);
 	else
 		hsrv_reply_error(r, 400, "%s must be %s, got '%.*s'", key, what,
-			SPAN_ARG(admin_clip(got, 64)));
+			SPAN_ARG(span_clip(got, 64)));
 	return false;
 }
 

@@ -20,7 +20,7 @@ struct hsrv_req;
 struct jspan;
 struct jspan_val;
 
-enum { ADMIN_NAME_MAX = 1024, ADMIN_PAGE_MAX = 10000 };
+enum { ADMIN_PAGE_MAX = 10000 };
 
 /* Rows of a call that worked; must end in a reply or another call. */
 typedef void (*admin_fn)(struct hsrv_req *r, const PGresult *res);
@@ -55,8 +55,6 @@ bool admin_name(struct hsrv_req *r, const char *what, struct span name);
  */
 bool admin_text(struct hsrv_req *r, const char *what,
 	const struct jspan_val *v, struct span *out);
-/* At most max bytes of it, cut between characters. */
-struct span admin_clip(struct span s, size_t max);
 
 /* true/false, 1/0, yes/no; absent or empty = dflt. */
 bool admin_query_bool(struct hsrv_req *r, const char *key, bool dflt,

@@ -11,6 +11,7 @@
 
 #include "arena.h"
 #include "jspan.h"
+#include "name.h"
 
 /* Where in the body: `operations[2].items[0].` or nothing. */
 struct where {
@@ -86,21 +87,20 @@ read_text(struct jspan *j, struct arena *a, const struct where *w,
 	return 0;
 }
 
+/* The scanner has seen that it is UTF-8. */
 static int
-check_name(const struct where *w, const char *field, const struct span *out,
+check_name(const struct where *w, const char *field, struct span name,
 	struct err *e)
 {
-	if (out->n > BODY_NAME_MAX)
-		return bad(
-			e, w, field, "is longer than %d bytes", BODY_NAME_MAX);
-	for (size_t i = 0; i < out->n; i++) {
-		unsigned char c = (unsigned char)out->p[i];
+	int control;
+	const char *fault = name_fault(name, true, &control);
 
-		if (c < 0x20 || c == 0x7f)
-			return bad(e, w, field,
-				"holds a control character (0x%02x)", c);
-	}
-	return 0;
+	if (!fault)
+		return 0;
+	if (control >= 0)
+		return bad(
+			e, w, field, "%s (0x%02x)", fault, (unsigned)control);
+	return bad(e, w, field, "%s", fault);
 }
 
 static int
@@ -109,11 +109,7 @@ read_name(struct jspan *j, struct arena *a, const struct where *w,
 {
 	if (read_text(j, a, w, field, out, given, e) != 0)
 		return -1;
-	if (!*given)
-		return 0;
-	if (out->n == 0)
-		return bad(e, w, field, "is empty");
-	return check_name(w, field, out, e);
+	return *given ? check_name(w, field, *out, e) : 0;
 }
 
 /* Goes to the database as text, which holds no NUL: a space for each. */
@@ -133,20 +129,6 @@ read_reason(struct jspan *j, struct arena *a, const struct where *w,
 		copy[i] = out->p[i] ? out->p[i] : ' ';
 	out->p = copy;
 	return 0;
-}
-
-static void *
-grown(struct arena *a, void *old, size_t n, size_t *cap, size_t item_bytes)
-{
-	if (n < *cap)
-		return old;
-	size_t more = *cap ? *cap * 2 : 16;
-	void *p = arena_alloc(a, more * item_bytes);
-
-	if (n)
-		memcpy(p, old, n * item_bytes);
-	*cap = more;
-	return p;
 }
 
 /* ---- push ---- */
@@ -241,7 +223,7 @@ push_items(struct jspan *j, struct arena *a, struct where *w, bool in_txn,
 	if (enter(j, false, &list, "items", e) != 0)
 		return -1;
 	while (jspan_next_item(j)) {
-		*items = grown(a, *items, *n, &cap, sizeof(**items));
+		*items = arena_grown(a, *items, *n, &cap, sizeof(**items));
 		*at = *n;
 		if (push_item(j, a, w, in_txn, &(*items)[*n], e) != 0)
 			return -1;
@@ -332,7 +314,7 @@ read_group(struct jspan *j, struct arena *a, const struct where *w,
 
 	if (read_text(j, a, w, "consumerGroup", group, &given, e) != 0)
 		return -1;
-	return check_name(w, "consumerGroup", group, e);
+	return group->n ? check_name(w, "consumerGroup", *group, e) : 0;
 }
 
 int
@@ -384,7 +366,7 @@ ack_list(struct jspan *j, struct arena *a, struct body_ack **acks, size_t *n,
 	if (enter(j, false, NULL, "acknowledgments", e) != 0)
 		return -1;
 	while (jspan_next_item(j)) {
-		*acks = grown(a, *acks, *n, &cap, sizeof(**acks));
+		*acks = arena_grown(a, *acks, *n, &cap, sizeof(**acks));
 		w.i = *n;
 		if (ack_item(j, a, &w, &(*acks)[*n], e) != 0)
 			return -1;
@@ -524,12 +506,8 @@ txn_op(struct span raw, struct arena *a, const struct where *w,
 		return op_push(&j, a, w, has_items, op, e);
 	if (span_is(type, "ack"))
 		return op_ack(&j, a, w, op, e);
-	size_t shown = type.n > 40 ? 40 : type.n;
-
-	while (shown < type.n && (type.p[shown] & 0xc0) == 0x80)
-		shown--; /* not inside a character */
 	return bad(e, w, "type", "must be \"push\" or \"ack\", not \"%.*s\"",
-		(int)shown, shown ? type.p : "");
+		SPAN_ARG(span_clip(type, 40)));
 }
 
 static int
@@ -545,8 +523,8 @@ txn_ops(struct jspan *j, struct arena *a, struct body_txn *out, struct err *e)
 	while (jspan_next_item(j)) {
 		if (!jspan_take(j, &v))
 			return bad_json(e, j);
-		out->ops =
-			grown(a, out->ops, out->ops_n, &cap, sizeof(*out->ops));
+		out->ops = arena_grown(
+			a, out->ops, out->ops_n, &cap, sizeof(*out->ops));
 		w.i = out->ops_n;
 		if (txn_op(v.raw, a, &w, &out->ops[out->ops_n], e) != 0)
 			return -1;
@@ -567,7 +545,7 @@ txn_leases(
 	if (enter(j, false, NULL, "requiredLeases", e) != 0)
 		return -1;
 	while (jspan_next_item(j)) {
-		out->leases = grown(a, out->leases, out->leases_n, &cap,
+		out->leases = arena_grown(a, out->leases, out->leases_n, &cap,
 			sizeof(*out->leases));
 		w.i = out->leases_n;
 		if (read_text(j, a, &w, "", &out->leases[out->leases_n], &given,

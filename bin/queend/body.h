@@ -18,8 +18,6 @@
 
 struct arena;
 
-enum { BODY_NAME_MAX = 1024 };
-
 /* One byte of ack_v1: what became of a message. */
 enum body_status { BODY_COMPLETED, BODY_FAILED, BODY_RETRY, BODY_DLQ };
 

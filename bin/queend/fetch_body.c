@@ -7,7 +7,7 @@
 #include "arena.h"
 #include "clk.h"
 #include "jspan.h"
-#include "pop_query.h"
+#include "name.h"
 
 /* An absent or null value is left alone. */
 struct reader {
@@ -60,7 +60,7 @@ read_name(struct reader *rd, const struct jspan_val *v, const char *field,
 		return 0;
 	if (read_text(rd, v, field, out, e) != 0)
 		return -1;
-	if (pop_query_name(*out, field, e) != 0)
+	if (name_check(*out, field, e) != 0)
 		return err_wrap(e, "bad body: entries[%zu]", rd->entry);
 	return 0;
 }
@@ -69,20 +69,6 @@ static int64_t
 clamp(int64_t v, int64_t lo, int64_t hi)
 {
 	return v < lo ? lo : v > hi ? hi : v;
-}
-
-/* Room for one more; doubles in the arena. */
-static void *
-grown(struct arena *a, void *old, size_t n, size_t item_bytes)
-{
-	void *p;
-
-	if (n && (n & (n - 1)))
-		return old; /* not a power of two: room is left */
-	p = arena_alloc(a, (n ? n * 2 : 1) * item_bytes);
-	if (n)
-		memcpy(p, old, n * item_bytes);
-	return p;
 }
 
 static int
@@ -176,6 +162,7 @@ enter_entries(struct reader *rd, bool *is_null, struct err *e)
 static int
 fetch_entries(struct reader *rd, struct fetch_body *out, struct err *e)
 {
+	size_t cap = 0;
 	bool is_null;
 
 	out->n = 0;
@@ -189,8 +176,8 @@ fetch_entries(struct reader *rd, struct fetch_body *out, struct err *e)
 				"bad body: more than %d entries",
 				FETCH_ENTRIES_MAX);
 		rd->entry = out->n;
-		out->entries = grown(
-			rd->arena, out->entries, out->n, sizeof(*out->entries));
+		out->entries = arena_grown(rd->arena, out->entries, out->n,
+			&cap, sizeof(*out->entries));
 		if (fetch_entry(rd, &out->entries[out->n++], e) != 0)
 			return -1;
 	}
@@ -257,7 +244,7 @@ changed_cursor_parse(
 	*name = text;
 	struct err e = ERR_ZERO;
 
-	return pop_query_name(text, "cursor", &e) == 0;
+	return name_check(text, "cursor", &e) == 0;
 }
 
 static int
@@ -332,6 +319,7 @@ changed_entry(struct reader *rd, struct changed_entry *c, struct err *e)
 static int
 changed_entries(struct reader *rd, struct changed_body *out, struct err *e)
 {
+	size_t cap = 0;
 	bool is_null;
 
 	out->n = 0;
@@ -345,8 +333,8 @@ changed_entries(struct reader *rd, struct changed_body *out, struct err *e)
 				"bad body: more than %d entries",
 				CHANGED_ENTRIES_MAX);
 		rd->entry = out->n;
-		out->entries = grown(
-			rd->arena, out->entries, out->n, sizeof(*out->entries));
+		out->entries = arena_grown(rd->arena, out->entries, out->n,
+			&cap, sizeof(*out->entries));
 		if (changed_entry(rd, &out->entries[out->n++], e) != 0)
 			return -1;
 	}

@@ -112,7 +112,7 @@ group_subscription(struct hsrv_req *r)
 		hsrv_reply_error(r, 400,
 			"subscriptionTimestamp must be an ISO 8601 time, "
 			"got '%.*s'",
-			SPAN_ARG(admin_clip(text, 64)));
+			SPAN_ARG(span_clip(text, 64)));
 		return;
 	}
 	admin_args(r, &a);
@@ -196,7 +196,7 @@ seek_parse(struct hsrv_req *r, bool pinned, struct seek *s)
 			return true;
 		hsrv_reply_error(r, 400,
 			"timestamp must be an ISO 8601 time, got '%.*s'",
-			SPAN_ARG(admin_clip(b.timestamp, 64)));
+			SPAN_ARG(span_clip(b.timestamp, 64)));
 		return false;
 	}
 	if (pinned && b.has_offset) {

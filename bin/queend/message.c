@@ -247,7 +247,7 @@ message_list(struct hsrv_req *r)
 		hsrv_reply_error(r, 400,
 			"status must be pending, processing, "
 			"completed or dead_letter, got '%.*s'",
-			SPAN_ARG(admin_clip(status, 64)));
+			SPAN_ARG(span_clip(status, 64)));
 		return;
 	}
 	if (span_is(status, "failed")) /* what command lines call it */

@@ -14,6 +14,7 @@
 #include "err.h"
 #include "hsrv.h"
 #include "jwrite.h"
+#include "name.h"
 #include "pgpool.h"
 #include "pop_int.h"
 #include "settings.h"
@@ -380,9 +381,9 @@ check_names(struct hsrv_req *r, enum pop_kind kind, const struct pop_query *q)
 		hsrv_reply(r, 400);
 		return false;
 	}
-	if (pop_query_name(hsrv_param(r, 0), "queue", &e) != 0 ||
-		(kind == POP_PINNED && pop_query_name(hsrv_param(r, 1),
-					       "partition", &e) != 0)) {
+	if (name_check(hsrv_param(r, 0), "queue", &e) != 0 ||
+		(kind == POP_PINNED &&
+			name_check(hsrv_param(r, 1), "partition", &e) != 0)) {
 		refuse(r, NULL, &e);
 		return false;
 	}

@@ -10,9 +10,7 @@
 
 #include "clk.h"
 #include "ctx.h"
-#include "jspan.h"
-
-enum { NAME_MAX_BYTES = 1024 };
+#include "name.h"
 
 /* 1 = given, 0 = absent, -1 = wrong. */
 static int
@@ -114,7 +112,7 @@ get_text(pop_query_get get, const void *src, const char *key, struct span *out,
 	*out = (struct span)SPAN_ZERO;
 	if (!get(src, key, out) || !out->n)
 		return 0;
-	return pop_query_name(*out, key, e);
+	return name_check(*out, key, e);
 }
 
 int
@@ -148,26 +146,5 @@ pop_query_parse(struct pop_query *q, const struct pop_defaults *d,
 			e, ERR_INPUT, "conflation cannot be used with autoAck");
 	}
 	get_start(q, d, get, src);
-	return 0;
-}
-
-int
-pop_query_name(struct span name, const char *what, struct err *e)
-{
-	if (!name.n)
-		return err_set(e, ERR_INPUT, "%s is empty", what);
-	if (name.n > NAME_MAX_BYTES)
-		return err_set(e, ERR_INPUT, "%s is longer than %d bytes", what,
-			NAME_MAX_BYTES);
-	if (!jspan_utf8(name))
-		return err_set(e, ERR_INPUT, "%s is not UTF-8", what);
-	for (size_t i = 0; i < name.n; i++) {
-		unsigned char c = (unsigned char)name.p[i];
-
-		if (c < 0x20 || c == 0x7f)
-			return err_set(e, ERR_INPUT,
-				"%s holds a control character (0x%02x)", what,
-				c);
-	}
 	return 0;
 }

@@ -48,8 +48,4 @@ int pop_query_parse(struct pop_query *q, const struct pop_defaults *d,
 	pop_query_get get, const void *src, const char **code, struct err *e)
 	__attribute__((warn_unused_result));
 
-/* 1 to 1024 bytes of UTF-8, no control characters; e names what. */
-int pop_query_name(struct span name, const char *what, struct err *e)
-	__attribute__((warn_unused_result));
-
 #endif

@@ -96,7 +96,7 @@ take_option(struct hsrv_req *r, struct jspan *j, int i, struct option *out)
 		*out = (struct option){ "bool", v.raw };
 		return true;
 	case JSPAN_NUMBER:
-		*out = (struct option){ "number", admin_clip(v.raw, 64) };
+		*out = (struct option){ "number", span_clip(v.raw, 64) };
 		return true;
 	case JSPAN_STRING:
 		if (!jspan_text(&v, hsrv_arena(r), &s)) {
@@ -110,7 +110,7 @@ take_option(struct hsrv_req *r, struct jspan *j, int i, struct option *out)
 			return false;
 		}
 		*out = (struct option){ "string",
-			admin_clip(s, OPTION_TEXT_MAX) };
+			span_clip(s, OPTION_TEXT_MAX) };
 		return true;
 	default:
 		*out = (struct option){ "other",
@@ -175,7 +175,7 @@ take_mode(struct configure *c, const struct jspan_val *v)
 	}
 	hsrv_reply_error(c->r, 400,
 		"mode must be \"merge\" or \"replace\", got %.*s",
-		SPAN_ARG(admin_clip(v->raw, 64)));
+		SPAN_ARG(span_clip(v->raw, 64)));
 	return false;
 }
 

@@ -94,10 +94,37 @@ hash_spreads_over_low_bits(void **state)
 		assert_in_range(buckets[i], 50, 160);
 }
 
+static void
+clip_cuts_between_characters(void **state)
+{
+	(void)state;
+	assert_true(span_is(span_clip(span_of("abc"), 3), "abc"));
+	assert_true(span_is(span_clip(span_of("abc"), 2), "ab"));
+	assert_true(span_is(span_clip(span_of("a\xc3\xa9"), 2), "a"));
+	assert_true(span_is(span_clip(span_of("\xc3\xa9"), 1), ""));
+}
+
+static void
+hex_knows_both_cases_and_nothing_else(void **state)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	(void)state;
+	for (int c = -128; c < 128; c++) {
+		const char *at = c >= 'A' && c <= 'F' ? strchr(digits, c | 0x20)
+				 : c                  ? strchr(digits, c)
+						      : NULL;
+
+		assert_int_equal(span_hex((char)c), at ? at - digits : -1);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(clip_cuts_between_characters),
+		cmocka_unit_test(hex_knows_both_cases_and_nothing_else),
 		cmocka_unit_test(eq_compares_bytes_not_pointers),
 		cmocka_unit_test(i64_reads_the_whole_range_and_nothing_else),
 		cmocka_unit_test(hash_sees_every_byte_and_the_length),

@@ -9,6 +9,7 @@
 #include "arena.h"
 #include "body.h"
 #include "jspan.h"
+#include "name.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -30,7 +31,7 @@ check_refusal(const struct err *e)
 static void
 check_name(struct span s)
 {
-	check(s.n <= BODY_NAME_MAX && jspan_utf8(s));
+	check(s.n <= NAME_MAX_BYTES && jspan_utf8(s));
 	for (size_t i = 0; i < s.n; i++)
 		check((unsigned char)s.p[i] >= 0x20);
 }

@@ -208,24 +208,6 @@ test_queue_mode_always_starts_at_the_beginning(void **state)
 	assert_true(q.queue_mode);
 }
 
-static void
-test_names_have_bounds(void **state)
-{
-	char text[1100];
-	struct err e = ERR_ZERO;
-
-	(void)state;
-	memset(text, 'x', sizeof(text));
-	assert_int_equal(pop_query_name(span_make(text, 1024), "q", &e), 0);
-	assert_int_equal(pop_query_name(span_make(text, 1025), "q", &e), -1);
-	assert_string_equal(e.text, "q is longer than 1024 bytes");
-	assert_int_equal(pop_query_name(span_make(text, 0), "q", &e), -1);
-	assert_string_equal(e.text, "q is empty");
-	assert_int_equal(pop_query_name(SPAN_LIT("\x7f"), "q", &e), -1);
-	assert_int_equal(pop_query_name(SPAN_LIT("\xed\xa0\x80"), "q", &e), -1);
-	assert_int_equal(pop_query_name(SPAN_LIT("a/b \xc3\xa9"), "q", &e), 0);
-}
-
 int
 main(void)
 {
@@ -237,7 +219,6 @@ main(void)
 		cmocka_unit_test(test_start_of_a_new_group),
 		cmocka_unit_test(
 			test_queue_mode_always_starts_at_the_beginning),
-		cmocka_unit_test(test_names_have_bounds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
