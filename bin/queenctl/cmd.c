@@ -140,6 +140,17 @@ struct line {
 	struct err *e;
 };
 
+static int
+unknown_flag(const struct line *l, const char *dash, const char *word, size_t n)
+{
+	const struct cmd_phrase *p = l->call->phrase;
+
+	return err_set(l->e, ERR_INPUT,
+		"unknown flag %s%.*s; see queenctl %s%s%s%s--help", dash,
+		(int)(n > 60 ? 60 : n), word, p && p->group ? p->group : "",
+		p && p->group ? " " : "", p ? p->verb : "", p ? " " : "");
+}
+
 /* One flag with the value in the same or the next word. */
 static int
 take_flag(struct line *l, const char *word, size_t n, char letter,
@@ -154,11 +165,9 @@ take_flag(struct line *l, const char *word, size_t n, char letter,
 		values = l->call->global;
 		i = find_flag(list, word, n, letter);
 	}
-	if (i < 0 && n)
-		return err_set(l->e, ERR_INPUT, "unknown flag --%.*s",
-			(int)(n > 60 ? 60 : n), word);
 	if (i < 0)
-		return err_set(l->e, ERR_INPUT, "unknown flag -%c", letter);
+		return n ? unknown_flag(l, "--", word, n)
+			 : unknown_flag(l, "-", &letter, 1);
 	values[i].typed = true;
 	if (inline_value)
 		return set_value(&list[i], &values[i], inline_value, l->e);

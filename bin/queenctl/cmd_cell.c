@@ -2,6 +2,7 @@
 /* up and down: a private cell, and how to reach it. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 
@@ -41,8 +42,19 @@ answer_up(struct ctl *c, const struct cell *cell,
 	return ctl_flush(code);
 }
 
+/* A cell that runs stays where it listens, whatever was typed. */
+static bool
+other_port(const struct cmd_call *a, const char *url)
+{
+	const char *colon = strrchr(url, ':');
+
+	return cmd_typed(a, "port") && colon &&
+	       strtoll(colon + 1, NULL, 10) != cmd_int(a, "port");
+}
+
 static int
-tell_up(struct ctl *c, const struct cell *cell, bool reused, bool detached)
+tell_up(struct ctl *c, const struct cmd_call *a, const struct cell *cell,
+	bool reused, bool detached)
 {
 	struct cell_running run;
 
@@ -55,6 +67,9 @@ tell_up(struct ctl *c, const struct cell *cell, bool reused, bool detached)
 		return answer_up(c, cell, &run, reused, detached);
 	ctl_say(c, "%s: %s",
 		reused ? "the cell is up already" : "the cell is up", run.url);
+	if (reused && other_port(a, run.url))
+		ctl_say(c, "note:     it keeps its port; for another one, stop "
+			   "it first");
 	ctl_say(c, "data:     %s", cell->dir);
 	ctl_say(c, "database: psql -h %s -U %s %s", run.pg_host, run.pg_user,
 		run.pg_database);
@@ -89,7 +104,7 @@ cmd_up(struct ctl *c, const struct cmd_call *a)
 	if (cell_up(&cell, detach, &reused, &supervisor, &e) != 0)
 		return ctl_fail_err(&e);
 	cell_remember(cell.dir);
-	code = tell_up(c, &cell, reused, detach);
+	code = tell_up(c, a, &cell, reused, detach);
 	if (reused || detach || code != 0)
 		return code;
 	return cell_wait(supervisor) == 0 ? CTL_OK : CTL_SERVER;

@@ -805,8 +805,10 @@ def test_a_proxy_of_the_environment_is_no_detour_to_loopback(ctl):
 # Wrong use, contexts
 
 @pytest.mark.parametrize("args,why", [
-    (("--nope",), "unknown flag --nope"),
-    (("queue", "list", "--nope"), "unknown flag --nope"),
+    (("--nope",), "unknown flag --nope; see queenctl --help"),
+    (("queue", "list", "--nope"),
+     "unknown flag --nope; see queenctl queue list --help"),
+    (("push", "-Z"), "unknown flag -Z; see queenctl push --help"),
     (("nope",), 'unknown command "nope"'),
     (("queue", "describe"), "missing argument"),
     (("ping", "x"), "too many arguments"),
@@ -1091,6 +1093,9 @@ def test_a_private_cell_from_up_to_down(home_cell):
     again = ctl.json(*up)
     assert (again["reused"], again["url"], again["dir"]) == \
         (True, "http://127.0.0.1:%d" % ctl.port, ctl.dir)
+    assert "it keeps its port" not in ctl.run(*up)
+    assert "it keeps its port; for another one, stop it first" in \
+        ctl.run(*up[:-1], str(ctl.port + 1))
     # without a server, commands ask the cell
     ctl.run("push", "q", "--data", "1")
     assert ctl.json("status")[0]["name"] == "q"

@@ -245,9 +245,16 @@ wrong_lines_are_named(void **state)
 	assert_string_equal(e.text, "unknown command \"quux\" for \"queenctl "
 				    "queue\"; see queenctl queue --help");
 	assert_int_equal(PARSE(&a, &e, "ping", "--nope"), -1);
-	assert_string_equal(e.text, "unknown flag --nope");
+	assert_string_equal(e.text, "unknown flag --nope; see "
+				    "queenctl ping --help");
 	assert_int_equal(PARSE(&a, &e, "ping", "-Z"), -1);
-	assert_string_equal(e.text, "unknown flag -Z");
+	assert_string_equal(
+		e.text, "unknown flag -Z; see queenctl ping --help");
+	assert_int_equal(PARSE(&a, &e, "queue", "list", "--nope"), -1);
+	assert_string_equal(e.text, "unknown flag --nope; see "
+				    "queenctl queue list --help");
+	assert_int_equal(PARSE(&a, &e, "--nope"), -1);
+	assert_string_equal(e.text, "unknown flag --nope; see queenctl --help");
 	assert_int_equal(PARSE(&a, &e, "ping", "--timeout"), -1);
 	assert_string_equal(e.text, "--timeout needs a value");
 	assert_int_equal(PARSE(&a, &e, "ping", "--timeout", "5"), -1);
