@@ -9,7 +9,6 @@
 #include "arena.h"
 #include "ctx.h"
 #include "frame.h"
-#include "hash.h"
 #include "hsrv.h"
 #include "jspan.h"
 #include "jwrite.h"
@@ -276,19 +275,12 @@ on_found(struct hsrv_req *r, const PGresult *res)
 void
 dead_retry(struct hsrv_req *r)
 {
-	struct hash_id h;
 	struct pgargs a;
-	int64_t part;
 
-	if (!admin_part(r, hsrv_param(r, 0), &part)) {
+	if (message_args(r, &a))
+		admin_call(r, &STMT_FIND, &a, "retry", on_found);
+	else
 		message_reply_gone(r);
-		return;
-	}
-	hash_id(ctx_of(r)->hash_key, hsrv_param(r, 1), &h);
-	admin_args(r, &a);
-	pgargs_i64(&a, part);
-	pgargs_bytea(&a, span_make(h.b, sizeof(h.b)));
-	admin_call(r, &STMT_FIND, &a, "retry", on_found);
 }
 
 static struct span

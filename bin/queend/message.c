@@ -288,13 +288,18 @@ address(struct hsrv_req *r, int64_t *part, struct hash_id *h)
 	return admin_part(r, hsrv_param(r, 0), part);
 }
 
-static void
-address_args(struct hsrv_req *r, int64_t part, const struct hash_id *h,
-	struct pgargs *a)
+bool
+message_args(struct hsrv_req *r, struct pgargs *a)
 {
+	struct hash_id h;
+	int64_t part;
+
+	if (!address(r, &part, &h))
+		return false;
 	admin_args(r, a);
 	pgargs_i64(a, part);
-	pgargs_bytea(a, span_make(h->b, sizeof(h->b)));
+	pgargs_bytea(a, span_make(h.b, sizeof(h.b)));
+	return true;
 }
 
 /* 1 = *f is the message, 0 = its content is gone, -1 = corrupt. */
@@ -375,15 +380,12 @@ on_get(struct hsrv_req *r, const PGresult *res)
 void
 message_get(struct hsrv_req *r)
 {
-	struct hash_id h;
 	struct pgargs a;
-	int64_t part;
 
-	if (!address(r, &part, &h)) {
+	if (!message_args(r, &a)) {
 		hsrv_reply_error(r, 404, "Message not found");
 		return;
 	}
-	address_args(r, part, &h, &a);
 	admin_call(r, &STMT_GET, &a, "message", on_get);
 }
 
@@ -431,14 +433,11 @@ on_delete(struct hsrv_req *r, const PGresult *res)
 void
 message_delete(struct hsrv_req *r)
 {
-	struct hash_id h;
 	struct pgargs a;
-	int64_t part;
 
-	if (!address(r, &part, &h)) {
+	if (!message_args(r, &a)) {
 		message_reply_gone(r);
 		return;
 	}
-	address_args(r, part, &h, &a);
 	admin_call(r, &STMT_DELETE, &a, "delete message", on_delete);
 }
