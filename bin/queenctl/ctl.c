@@ -49,7 +49,10 @@ ctl_set_format(struct ctl *c)
 	else if (strncmp(o, "json-path=", 10) == 0)
 		c->jsonpath = o + 10;
 	else
-		return ctl_fail(CTL_USER, "unknown output format \"%s\"", o);
+		return ctl_fail(CTL_USER,
+			"unknown output format \"%.60s\": expected table, "
+			"wide, json, ndjson, yaml, raw or jsonpath=PATH",
+			o);
 	c->format = CTL_JSONPATH;
 	return CTL_OK;
 }
