@@ -45,6 +45,15 @@ bad_json(struct err *e, const struct jspan *j)
 		j->error ? j->error : "unexpected value", j->error_at);
 }
 
+/* A list is read into memory that is many times its text: it has a bound. */
+static int
+has_room(size_t n, const struct where *w, const char *field, struct err *e)
+{
+	if (n < BODY_LIST_MAX)
+		return 0;
+	return bad(e, w, field, "holds more than %d", BODY_LIST_MAX);
+}
+
 /* Steps into the object or list that must come next. */
 static int
 enter(struct jspan *j, bool object, const struct where *w, const char *field,
@@ -223,6 +232,8 @@ push_items(struct jspan *j, struct arena *a, struct where *w, bool in_txn,
 	if (enter(j, false, &list, "items", e) != 0)
 		return -1;
 	while (jspan_next_item(j)) {
+		if (has_room(*n, &list, "items", e) != 0)
+			return -1;
 		*items = arena_grown(a, *items, *n, &cap, sizeof(**items));
 		*at = *n;
 		if (push_item(j, a, w, in_txn, &(*items)[*n], e) != 0)
@@ -366,6 +377,8 @@ ack_list(struct jspan *j, struct arena *a, struct body_ack **acks, size_t *n,
 	if (enter(j, false, NULL, "acknowledgments", e) != 0)
 		return -1;
 	while (jspan_next_item(j)) {
+		if (has_room(*n, NULL, "acknowledgments", e) != 0)
+			return -1;
 		*acks = arena_grown(a, *acks, *n, &cap, sizeof(**acks));
 		w.i = *n;
 		if (ack_item(j, a, &w, &(*acks)[*n], e) != 0)
@@ -521,6 +534,8 @@ txn_ops(struct jspan *j, struct arena *a, struct body_txn *out, struct err *e)
 	if (enter(j, false, NULL, "operations", e) != 0)
 		return -1;
 	while (jspan_next_item(j)) {
+		if (has_room(out->ops_n, NULL, "operations", e) != 0)
+			return -1;
 		if (!jspan_take(j, &v))
 			return bad_json(e, j);
 		out->ops = arena_grown(
@@ -545,6 +560,8 @@ txn_leases(
 	if (enter(j, false, NULL, "requiredLeases", e) != 0)
 		return -1;
 	while (jspan_next_item(j)) {
+		if (has_room(out->leases_n, NULL, "requiredLeases", e) != 0)
+			return -1;
 		out->leases = arena_grown(a, out->leases, out->leases_n, &cap,
 			sizeof(*out->leases));
 		w.i = out->leases_n;

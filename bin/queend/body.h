@@ -18,6 +18,9 @@
 
 struct arena;
 
+/* Items, acks, operations or leases in one request. */
+enum { BODY_LIST_MAX = 100000 };
+
 /* One byte of ack_v1: what became of a message. */
 enum body_status { BODY_COMPLETED, BODY_FAILED, BODY_RETRY, BODY_DLQ };
 

@@ -44,6 +44,13 @@ count_end(struct pop *pop)
 void
 pop_finish_empty(struct pop *pop)
 {
+	const struct ctx *x = pop->pops->x;
+
+	/* "nothing there" is for the database to say */
+	if (!pgpool_is_up(x->pool) && !x->stopping) {
+		pop_finish_error(pop, 500, "pool");
+		return;
+	}
 	pop_unpark(pop);
 	count_end(pop);
 	if (!pop_reply_empty(pop))

@@ -437,3 +437,16 @@ def test_killed_sessions_lose_and_repeat_nothing(cell, db):
             cell.ack(m)
         assert got == [[i, k, j] for k in range(n) for j in range(5)]
         assert offsets(db, "q", "p%d" % i) == list(range(5 * n))
+
+
+@pytest.mark.parametrize("path, head, item, tail, text", [
+    ("push", '{"items":[', '{"queue":"q","payload":1}', "]}", "items"),
+    ("ack/batch", '{"acknowledgments":[', "{}", "]}", "acknowledgments"),
+    ("transaction", '{"operations":[', '{"type":"ack"}', "]}", "operations"),
+    ("transaction", '{"operations":[],"requiredLeases":[', '""', "]}",
+     "requiredLeases")])
+def test_a_list_has_at_most_100000_members(cell, path, head, item, tail, text):
+    reply = cell.post("/api/v1/" + path,
+                      head + ",".join([item] * 100001) + tail)
+    assert reply.status == 400
+    assert reply.body["error"] == "bad body: %s holds more than 100000" % text
