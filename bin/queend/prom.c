@@ -11,9 +11,12 @@
 #include "arena.h"
 #include "buf.h"
 #include "catalog.h"
+#include "change.h"
 #include "clk.h"
 #include "count.h"
 #include "ctx.h"
+#include "flush.h"
+#include "hint.h"
 #include "hsrv.h"
 #include "metric.h"
 #include "pgpool.h"
@@ -131,6 +134,52 @@ write_parked(void *arg, struct cat_queue *q, int parked)
 	metric_u64(arg, "queen_parked_long_polls", &l, 1, (uint64_t)parked);
 }
 
+/* The caches and scans that save work: how large, how often. */
+static void
+write_engine(struct buf *b, struct ctx *x)
+{
+	struct flush_stats fs;
+	struct pops_stats ps;
+	struct changes_stats cs;
+	struct hint_stats hs;
+	struct catalog_stats cat;
+
+	flush_stats(x->flush, &fs);
+	pops_stats(x->pops, &ps);
+	changes_stats(x->changes, &cs);
+	hint_stats(x->hint, &hs);
+	catalog_stats(x->catalog, &cat);
+	one_u64(b, "queen_dedup_filters", "gauge",
+		"Partitions with a filter of transaction ids.", fs.filters);
+	one_u64(b, "queen_dedup_filter_bytes", "gauge",
+		"Memory of the filters.", fs.filter_bytes);
+	one_u64(b, "queen_dedup_suspects_total", "counter",
+		"Ids the filters sent to the database to look at.",
+		fs.suspects);
+	one_u64(b, "queen_dedup_behind_total", "counter",
+		"Pushes that had to page a window in first.", fs.behind);
+	one_u64(b, "queen_pop_rings", "gauge",
+		"Groups with a ring of candidates.", ps.rings);
+	one_u64(b, "queen_pop_ring_entries", "gauge",
+		"Partitions in the rings.", ps.entries);
+	one_u64(b, "queen_pop_candidates_total", "counter",
+		"Partitions offered to the database to claim.", ps.candidates);
+	one_u64(b, "queen_pop_candidates_empty_total", "counter",
+		"Candidates that had nothing.", ps.empty);
+	one_u64(b, "queen_change_scans_total", "counter",
+		"Scans for partitions written elsewhere.", cs.scans);
+	one_u64(b, "queen_change_scan_rows_total", "counter",
+		"Partitions those scans returned.", cs.rows);
+	one_u64(b, "queen_hints_sent_total", "counter",
+		"Hints to the other processes.", hs.sent);
+	one_u64(b, "queen_hints_received_total", "counter",
+		"Hints from the other processes.", hs.received);
+	one_u64(b, "queen_hints_dropped_total", "counter",
+		"Hints dropped because the link lagged.", hs.dropped);
+	one_u64(b, "queen_catalog_partitions", "gauge",
+		"Partition names known to this process.", cat.parts);
+}
+
 static void
 write_process(struct buf *b, struct ctx *x)
 {
@@ -156,6 +205,7 @@ write_process(struct buf *b, struct ctx *x)
 		"Mean delay of the event loop in the last window.",
 		(double)t.loop_lag_avg_us / 1000.0);
 	write_batches(b, &t);
+	write_engine(b, x);
 	one_u64(b, "queen_db_pool_size", "gauge",
 		"Connections this process may hold.", (uint64_t)ps.size);
 	one_u64(b, "queen_db_pool_idle", "gauge",
