@@ -152,6 +152,16 @@ def sql_files():
     return sorted(glob.glob(os.path.join(folder, "[0-9]*.sql")))
 
 
+def server_home(settings):
+    """Where a server's data lies: in memory when there is room, for cloning
+    a database makes hundreds of files; on disk for a server with fsync."""
+    shm = "/dev/shm"
+    if settings.get("fsync") == "on" or not os.access(shm, os.W_OK):
+        return "/tmp"
+    room = os.statvfs(shm)
+    return shm if room.f_bavail * room.f_frsize > 4 << 30 else "/tmp"
+
+
 class Server:
     """A private PostgreSQL server with a template database."""
 
@@ -161,7 +171,8 @@ class Server:
         self.version = version
         self.user = pg_user()
         found = pg_bin(version)
-        self.dir = tempfile.mkdtemp(prefix="queen-pg-", dir="/tmp")
+        self.dir = tempfile.mkdtemp(prefix="queen-pg-",
+                                    dir=server_home(settings))
         self.data = os.path.join(self.dir, "data")
         self.log = os.path.join(self.dir, "server.log")
         if self.user:
