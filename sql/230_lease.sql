@@ -10,7 +10,7 @@
 -- statement and changed, by ctid, in the next.
 
 -- Inside: the (partition, group) pairs a lease may hold, ascending; nothing
--- for another tenant's.
+-- for another tenant's, nor for a group that a seek or a delete has ended.
 create or replace function queen.lease_rows(p_tenant uuid, p_part bigint,
 	p_group bigint, p_no bigint)
 returns table (part bigint, grp bigint)
@@ -25,11 +25,14 @@ begin
 	return query
 	select u.part, u.grp from queen.lease_sets s
 	cross join lateral unnest(s.parts, s.groups) u(part, grp)
+	cross join lateral (select true as live from queen.groups g
+		where g.id = u.grp and g.deleted_at is null limit 1) g
 	where s.lease_at = p_part and s.lease_group = p_group
 		and s.lease_no = p_no
 	order by 1, 2;
 	if not found then
-		return query select p_part, p_group;
+		return query select p_part, p_group from queen.groups g
+		where g.id = p_group and g.deleted_at is null;
 	end if;
 end $$;
 

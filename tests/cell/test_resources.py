@@ -49,7 +49,9 @@ def test_list_and_describe(cell):
     assert one["messages"] == {"total": 11, "pending": 10, "processing": 3}
     assert one["segments"] == {"segments": 2, "messages": 11}
     assert set(one) == {"id", "name", "namespace", "task", "createdAt",
-                        "partitions", "retainedBytes", "segments", "messages"}
+                        "options", "partitions", "retainedBytes", "segments",
+                        "messages"}
+    assert len(one["options"]) == 21
     assert get(cell, "/queues?namespace=nope&task=nope")["queues"] == body
     cheap = get(cell, "/queues?stats=cached")["queues"]
     assert [set(q) for q in cheap] == [set(q) for q in body]

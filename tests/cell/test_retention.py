@@ -25,7 +25,8 @@ def bounds(cell, queue, partition="Default"):
 
 
 def runs(db):
-    return db.value("select runs from queen.claims where task = 'retention'")
+    return db.value("select coalesce((select runs from queen.claims"
+                    " where task = 'retention'), 0)")
 
 
 def wait_cycles(db, n=2):
