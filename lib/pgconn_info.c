@@ -32,7 +32,8 @@ const char *const pgconn_session_sql =
 	 * The conversion allocates 4 MB, touches one and frees it: from then
 	 * on glibc keeps 8 MB of the backend's heap top between calls.
 	 */
-	"select octet_length(convert_to(repeat('x', 1000000), 'LATIN1'))";
+	"select octet_length(convert_to("
+	"repeat(repeat('x', 1000), 1000), 'LATIN1'))";
 
 /* ---- errors ---- */
 
