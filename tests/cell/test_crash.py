@@ -370,7 +370,7 @@ def test_an_ambiguous_transaction_says_so_and_is_whole(new_cell, db, proxy):
             {"type": "push", "queue": "out", "transactionId": "r%d" % i,
              "payload": i}]}
         # sent behind the verdict of the bundle
-        proxy.cut_after = b"commit"
+        proxy.cut_after = b"\0queen_commit\0"
         first = cell.post("/api/v1/transaction", body)
         assert first.status == 200 and first.body["success"] is False
         assert first.body["reason"] == "db_error"
