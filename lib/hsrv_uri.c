@@ -181,9 +181,12 @@ bool
 hsrv_uri_query(
 	struct span query, const char *key, struct arena *a, struct span *out)
 {
-	const char *p = query.p, *end = query.p + query.n, *amp;
+	const char *p, *end, *amp;
 
-	for (; query.n && p < end; p = amp + 1) {
+	if (query.n == 0)
+		return false; /* and p may be NULL */
+	end = query.p + query.n;
+	for (p = query.p; p < end; p = amp + 1) {
 		const char *eq;
 		struct span k;
 
