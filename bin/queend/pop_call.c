@@ -92,7 +92,7 @@ call_free(struct call *c)
 	p->spare = c;
 }
 
-static void
+void
 call_free_all(struct pops *p)
 {
 	struct call *c;
@@ -388,6 +388,14 @@ on_lane_idle(void *arg, int lane)
 
 	if (!TAILQ_EMPTY(&p->hot))
 		pops_fire_soon(p);
+}
+
+void
+call_start(struct pops *p)
+{
+	TAILQ_INIT(&p->flights);
+	TAILQ_INIT(&p->naming);
+	pgpool_on_idle(p->x->pool, LANE_POP, on_lane_idle, p);
 }
 
 /* ---- verdicts ---- */
@@ -721,98 +729,4 @@ on_answer(void *arg, const PGresult *res, const struct err *e)
 		return;
 	call_answer(c, res);
 	call_end(c);
-}
-
-/* ---- the whole ---- */
-
-struct pops *
-pops_new(struct ctx *x)
-{
-	struct pops *p = calloc(1, sizeof(*p));
-
-	if (!p)
-		abort();
-	p->x = x;
-	TAILQ_INIT(&p->pops);
-	TAILQ_INIT(&p->rings);
-	TAILQ_INIT(&p->discs);
-	TAILQ_INIT(&p->hot);
-	TAILQ_INIT(&p->slow);
-	TAILQ_INIT(&p->walk_queue);
-	TAILQ_INIT(&p->flights);
-	TAILQ_INIT(&p->naming);
-	p->probe_tokens = POP_PROBES_PER_S;
-	p->probe_ms = loop_now_ms(x->loop);
-	pgpool_on_idle(x->pool, LANE_POP, on_lane_idle, p);
-	return p;
-}
-
-void
-pops_free(struct pops *p)
-{
-	struct pop *pop;
-
-	if (!p)
-		return;
-	/* requests are gone with the server by now: only our own memory */
-	while ((pop = TAILQ_FIRST(&p->pops)))
-		pop_finish(pop);
-	disc_free_all(p);
-	ring_free_all(p);
-	want_free_all(p);
-	watch_free_all(p);
-	call_free_all(p);
-	buf_fini(&p->scratch);
-	if (p->probe_timer.loop)
-		loop_timer_fini(&p->probe_timer);
-	if (p->want_timer.loop)
-		loop_timer_fini(&p->want_timer);
-	free(p);
-}
-
-void
-pops_stats(const struct pops *p, struct pops_stats *out)
-{
-	const struct ring *ring;
-
-	*out = p->stats;
-	out->parked = p->parked;
-	out->calls_inflight = p->calls;
-	TAILQ_FOREACH (ring, &p->rings, all) {
-		out->rings++;
-		out->entries += hot_count(ring->hot);
-		out->ready += hot_ready(ring->hot) + hot_probes(ring->hot);
-		out->inflight += hot_flying(ring->hot);
-	}
-}
-
-static int
-parked_in(const struct ring *ring)
-{
-	size_t at = 0;
-	const struct lot *pin;
-	int n = ring->wild.waiting;
-
-	while ((pin = map_next(&ring->pins, &at)))
-		n += pin->waiting;
-	return n;
-}
-
-void
-pops_each_parked(const struct pops *p,
-	void (*fn)(void *arg, struct cat_queue *q, int parked), void *arg)
-{
-	struct ring *ring;
-
-	TAILQ_FOREACH (ring, &p->rings, all) {
-		/* once per queue: at the first of its rings */
-		if (ring->queue->rings != ring || ring->queue->gone)
-			continue;
-		int n = 0;
-
-		for (const struct ring *r = ring; r; r = r->next_in_queue)
-			n += parked_in(r);
-		if (n)
-			fn(arg, ring->queue, n);
-	}
 }

@@ -4,7 +4,8 @@
  * rings it is tied to: the one of its group (wildcard), one partition of it
  * (pinned), or those of all queues with its labels (discovery).  pop.c leads a
  * request from its query to its lot, pop_ring.c keeps rings, pop_lot.c lots,
- * pop_call.c claims, pop_reply.c answers.
+ * pop_call.c claims, pop_reply.c answers, pop_all.c makes and counts the
+ * whole.
  */
 #ifndef QUEEND_POP_INT_H
 #define QUEEND_POP_INT_H
@@ -258,6 +259,10 @@ void disc_rematch(struct pops *p);
 void pops_fire_soon(struct pops *p);
 /* Sequence number of the oldest call in flight; UINT64_MAX = none. */
 uint64_t call_oldest(const struct pops *p);
+/* From here on an idle connection of the lane fires. */
+void call_start(struct pops *p);
+/* Calls in flight are dropped; pgpool tells nobody any more. */
+void call_free_all(struct pops *p);
 
 /* ---- pop_watch.c ---- */
 void watch_fire(struct pops *p, int64_t queue_id);
