@@ -245,8 +245,8 @@ def test_two_on_one_port_share_the_work_without_duplicates(new_cell, db):
             return sum(os.readlink(os.path.join(folder, f)).startswith(
                 "socket:") for f in os.listdir(folder))
 
-        wait_until(lambda: sum(map(sockets, both)) > 64)
-        assert min(map(sockets, both)) > 20     # the kernel spreads them
+        # some twenty of its own each; the kernel spreads the rest
+        wait_until(lambda: min(map(sockets, both)) > 28)
     finally:
         for s in idle:
             s.close()
