@@ -43,8 +43,11 @@ begin
 	end if;
 	select count(*) into n_there
 	from unnest(c_part, c_group) k(part, grp)
+	-- backwards, from the newest generation: forwards a held snapshot would
+	-- make it walk every version there ever was
 	cross join lateral (select from queen.consumers c
-		where c.group_id = k.grp and c.partition_id = k.part limit 1) c;
+		where c.group_id = k.grp and c.partition_id = k.part
+		order by c.gen desc limit 1) c;
 	if n_there < n then
 		perform queen.pop_create(p_tenant, c_part, c_group);
 	end if;
@@ -244,7 +247,7 @@ begin
 			from unnest(c_part, c_group) k(part, grp)
 			left join lateral (select true there from queen.consumers c
 				where c.group_id = k.grp and c.partition_id = k.part
-				limit 1) c on true
+				order by c.gen desc limit 1) c on true
 			cross join lateral (select g.queue_id, g.start_at, g.deleted_at
 				from queen.groups g where g.id = k.grp limit 1) g
 			cross join lateral (select q.tenant, q.deleted_at
@@ -264,7 +267,7 @@ begin
 			m(part, grp, queue, start)
 		left join lateral (select true there from queen.consumers c
 			where c.group_id = m.grp and c.partition_id = m.part
-			limit 1) c on true
+			order by c.gen desc limit 1) c on true
 		where c.there is null) m
 	where m.done is not null
 	order by m.part, m.grp;
