@@ -299,6 +299,8 @@ start_listening(struct boot *b, struct err *e)
 	return 0;
 }
 
+static void on_drained(void *arg);
+
 /* The catalogue is loaded: from here on requests can be answered. */
 static void
 on_catalog(void *arg, const struct err *e)
@@ -314,7 +316,7 @@ on_catalog(void *arg, const struct err *e)
 		b->code = fatal(
 			why.kind == ERR_CONFIG ? EXIT_CONFIG : EXIT_INTERNAL,
 			why.text);
-		loop_stop(b->x.loop);
+		on_drained(b);
 		return;
 	}
 	log_line(LOG_INFO, "boot", "serving",
