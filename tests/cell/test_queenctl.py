@@ -983,7 +983,7 @@ def matching(found, pattern):
     return hits[0]
 
 
-def test_doctor_names_what_hurts_and_its_fix(pgctl, db):
+def test_doctor_names_what_hurts_and_its_fix(no_last_cell, pgctl, db):
     ctl = pgctl(db)
     kit_rows(db)
     found = findings(ctl)
