@@ -289,10 +289,10 @@ def test_a_queue_deleted_and_made_again_under_load(cells, db):
         assert one.push("q", [1], partition="p0")[0]["status"] == "queued"
     got = both[1].pop("q", group="g0", subscriptionMode="all")
     assert [(m["data"], m["offset"]) for m in got] == [(1, 0), (1, 1)]
-    # what was deleted goes away in steps
+    # what was deleted goes away in steps, the row of its queue last
     wait_until(lambda: db.value(
-        "select count(*) from queen.partitions") == 1, 30, what="purge")
-    assert db.value("select count(*) from queen.queues") == 1
+        "select count(*) from queen.queues") == 1, 30, what="purge")
+    assert db.value("select count(*) from queen.partitions") == 1
     assert db.value("select count(*) from queen.segments") == 2
     invariants(db)
 
