@@ -91,7 +91,9 @@ const struct conf_item conf_items[] = {
 	BOOL("QUEEN_TENANCY_HEADER", tenancy_header, "false", "auth",
 	    "honour x-queen-tenant; not in this release, true is refused"),
 	SECRET("QUEEN_ENCRYPTION_KEY", encryption_key, "security",
-	    "key of sealed payloads; not in this release, a value is refused"),
+	    "key of sealed payloads, 64 hex characters"),
+	SECRET("QUEEN_ENCRYPTION_OLD_KEYS", encryption_old_keys, "security",
+	    "former keys, which only open: a comma list"),
 
 	INT("DEFAULT_TIMEOUT", default_timeout_ms, NULL, 1, 300000, "engine",
 	    "how long a waiting pop parks unless it says, in ms"),

@@ -21,6 +21,7 @@ struct loop;
 struct maint;
 struct pgpool;
 struct pops;
+struct seal;
 struct settings;
 struct stats;
 
@@ -32,6 +33,7 @@ struct ctx {
 	const struct settings *conf;
 	const char *instance;		/* QUEEN_SERVER_ID, or host and slot */
 	const char *conninfo;
+	struct seal *seal;		/* keys of payloads; NULL = none */
 	uint64_t cell_tag;
 	uint8_t hash_key[16];
 	int64_t started_ms;		/* monotonic */

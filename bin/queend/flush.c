@@ -14,7 +14,9 @@
 #include "err.h"
 #include "flush_int.h"
 #include "frame.h"
+#include "keyring.h"
 #include "pgpool.h"
+#include "seal.h"
 #include "seg.h"
 #include "settings.h"
 
@@ -299,6 +301,13 @@ seg_append(struct flush *f, struct flush_seg *s, struct flush_item *it)
 	seg_index(s, it);
 }
 
+/* By how much these messages grow when they are sealed. */
+static size_t
+seal_bytes(const struct cat_part *part, uint32_t n)
+{
+	return part->queue->encrypted ? (size_t)n * SEAL_OVERHEAD_BYTES : 0;
+}
+
 void
 flush_add(struct flush *f, struct cat_part *part, struct flush_item *it)
 {
@@ -315,7 +324,9 @@ flush_add(struct flush *f, struct cat_part *part, struct flush_item *it)
 	struct flush_part *p = flush_part_get(f, part);
 	struct flush_seg *s = seg_newest(p);
 
-	if (s && s->n && s->frames.len + bytes > SEG_RAW_CAP_BYTES)
+	if (s && (s->sealed ||
+			 s->frames.len + seal_bytes(part, s->n + 1) + bytes >
+				 SEG_RAW_CAP_BYTES))
 		s = NULL;
 	if (s && !it->minted) {
 		struct flush_item *same = seg_find(s, &it->hash);
@@ -387,6 +398,34 @@ put_ids(struct pgargs *a, struct buf *scratch, const struct flush_call *c)
 	pgargs_close(a);
 }
 
+/*
+ * Seals all messages of a segment, just before it is sent: until then a change
+ * of the queue's flag costs nothing.
+ */
+static void
+seal_seg(struct flush *f, struct flush_seg *s)
+{
+	struct buf sealed = BUF_ZERO, room = BUF_ZERO;
+	struct span rest = buf_span(&s->frames);
+	struct err e = ERR_ZERO;
+	struct frame fr;
+
+	for (uint32_t i = 0; i < s->n; i++) {
+		size_t before = sealed.len;
+
+		BUG(frame_next(&rest, &fr, &e) != 1);
+		keyring_seal(f->x, &fr, &room);
+		frame_write(&sealed, &fr);
+		s->msgs[i].bytes = (uint32_t)(sealed.len - before);
+	}
+	f->waiting_bytes += (int64_t)sealed.len - (int64_t)s->frames.len;
+	explicit_bzero(s->frames.p, s->frames.len);
+	buf_fini(&s->frames);
+	buf_fini(&room);
+	s->frames = sealed;
+	s->sealed = true;
+}
+
 static void
 put_blobs(struct pgargs *a, struct buf *scratch, const struct flush_call *c)
 {
@@ -396,7 +435,7 @@ put_blobs(struct pgargs *a, struct buf *scratch, const struct flush_call *c)
 	pgargs_close(a);
 	pgargs_array(a, PGARGS_I16);
 	for (int i = 0; i < c->n; i++)
-		pgargs_item_null(a); /* not sealed */
+		keyring_item(a, c->flush->x, c->parts[i]->flight->sealed);
 	pgargs_close(a);
 	pgargs_array(a, PGARGS_BYTEA);
 	for (int i = 0; i < c->n; i++) {
@@ -466,6 +505,10 @@ fire(struct flush *f)
 		if (!p->first)
 			p->last = &p->first;
 		p->flight->next = NULL;
+		/* without a key SQL refuses it, should the flag still stand */
+		if (p->part->queue->encrypted && !p->flight->sealed &&
+			keyring_seals(f->x))
+			seal_seg(f, p->flight);
 	}
 	pgargs_init(&a);
 	pgargs_uuid(&a, &c->parts[0]->part->queue->tenant);

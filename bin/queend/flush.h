@@ -39,6 +39,7 @@ struct flush_item {
 	struct qid id; /* duplicate: becomes the original's */
 	/* the answer */
 	enum flush_status status;
+	bool unsealed; /* failed: the queue wants it sealed, there is no key */
 	/* ours */
 	struct flush_item *follower; /* same id, same segment */
 	int64_t offset; /* duplicate: of the original */

@@ -15,6 +15,7 @@
 #include "count.h"
 #include "err.h"
 #include "flush_int.h"
+#include "keyring.h"
 #include "pgpool.h"
 
 enum {
@@ -217,6 +218,20 @@ on_gone(struct flush *f, struct flush_part *p)
 	resolve_start(f->x, &q->tenant, &p->again, 1, on_resolved, p);
 }
 
+/* ---- encryption required ---- */
+
+static void
+on_encryption(struct flush *f, struct flush_part *p)
+{
+	if (keyring_must_seal(f->x, p->part->queue) && !p->flight->sealed) {
+		send_again(f, p);
+		return;
+	}
+	for (uint32_t i = 0; i < p->flight->n; i++)
+		p->flight->msgs[i].it->unsealed = true;
+	fail_flight(f, p);
+}
+
 /* ---- the call ---- */
 
 static void
@@ -263,8 +278,8 @@ on_row(struct flush *f, struct flush_part *p, const PGresult *res, int row,
 		on_behind(f, p);
 		return;
 	case FLUSH_V_ENCRYPTION:
-		catalog_refresh(f->x->catalog);
-		break;
+		on_encryption(f, p);
+		return;
 	}
 	fail_flight(f, p);
 }

@@ -45,6 +45,7 @@ struct flush_seg {
 	struct flush_msg *msgs;
 	uint32_t n, cap;
 	bool probe; /* holds an id a client chose */
+	bool sealed; /* its frames are; it takes no more messages */
 	uint8_t faults; /* deadlocks and the like so far */
 	uint8_t moves; /* partitions it found gone */
 	struct map by_hash; /* ids of clients; made when many */

@@ -23,6 +23,7 @@
 #include "hint.h"
 #include "hsrv.h"
 #include "instance.h"
+#include "keyring.h"
 #include "log.h"
 #include "loop.h"
 #include "maint.h"
@@ -33,6 +34,7 @@
 #include "replay.h"
 #include "route.h"
 #include "schema.h"
+#include "seal.h"
 #include "settings.h"
 #include "stats.h"
 
@@ -115,10 +117,6 @@ check_settings(const struct settings *s, struct err *e)
 	if (s->tenancy_header)
 		return err_set(e, ERR_CONFIG,
 			"QUEEN_TENANCY_HEADER: tenancy is not in this release");
-	if (s->encryption_key && *s->encryption_key)
-		return err_set(e, ERR_CONFIG,
-			"QUEEN_ENCRYPTION_KEY: payload encryption is not in "
-			"this release");
 	if (strspn(s->bind_addr, "0123456789.:") != strlen(s->bind_addr) &&
 		strchr(s->bind_addr, ':'))
 		return err_set(e, ERR_CONFIG,
@@ -212,6 +210,8 @@ meet_database(struct boot *b, struct err *e)
 		rc = wait_for_schema(pg, &cell, e);
 	if (rc == 0)
 		rc = flags_load_sync(&b->x, pg, e);
+	if (rc == 0)
+		rc = keyring_prove(&b->x, pg, e);
 	PQfinish(pg);
 	if (rc != 0)
 		return -1;
@@ -452,6 +452,14 @@ serve(struct boot *b)
 	return b->code;
 }
 
+/* The ring has its own copy, in memory that is guarded. */
+static void
+wipe(char *secret)
+{
+	if (secret)
+		explicit_bzero(secret, strlen(secret));
+}
+
 int
 main(int argc, char **argv)
 {
@@ -475,12 +483,15 @@ main(int argc, char **argv)
 	}
 	log_init(NULL, false);
 	if (conf_load(conf_items, conf_items_n, &b.conf, &e) != 0 ||
-		check_settings(&b.conf, &e) != 0) {
+		check_settings(&b.conf, &e) != 0 ||
+		seal_new(b.conf.encryption_key, b.conf.encryption_old_keys,
+			&b.x.seal, &e) != 0) {
 		conf_fini(conf_items, conf_items_n, &b.conf);
 		return fatal(EXIT_CONFIG, e.text);
 	}
 	if (check) {
 		conf_print(conf_items, conf_items_n, &b.conf, stdout);
+		seal_free(b.x.seal);
 		conf_fini(conf_items, conf_items_n, &b.conf);
 		return EXIT_CLEAN;
 	}
@@ -488,6 +499,8 @@ main(int argc, char **argv)
 						     : b.conf.log_level,
 		b.conf.log_json);
 	conf_log(conf_items, conf_items_n, &b.conf);
+	wipe(b.conf.encryption_key);
+	wipe(b.conf.encryption_old_keys);
 	conf_warn_ignored(conf_items, conf_items_n);
 	if (b.conf.file_buffer_dir && *b.conf.file_buffer_dir)
 		log_line(LOG_WARN, "boot",
@@ -495,6 +508,7 @@ main(int argc, char **argv)
 			NULL);
 	raise_nofile();
 	b.code = serve(&b);
+	seal_free(b.x.seal);
 	if (b.conninfo)
 		explicit_bzero(b.conninfo, strlen(b.conninfo));
 	free(b.conninfo);

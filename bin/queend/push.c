@@ -19,6 +19,7 @@
 #include "flush.h"
 #include "hsrv.h"
 #include "jwrite.h"
+#include "keyring.h"
 #include "map.h"
 #include "resolve.h"
 
@@ -81,6 +82,8 @@ write_answer(struct push *p)
 		jwrite_kv_str(&w, "transaction_id", it->flush.txn);
 		jwrite_kv_str(&w, "queueName", p->names[i].queue);
 		jwrite_kv_cstr(&w, "status", word_of(status_of(it)));
+		if (of->flush.unsealed)
+			jwrite_kv_cstr(&w, "error", "encryption_required");
 		jwrite_end(&w);
 	}
 	jwrite_end(&w);
@@ -194,8 +197,12 @@ hand_over(struct push *p)
 		make_item(p, i);
 		it->leader = leader_of(&leaders, it);
 		/* no partition: its name could not be resolved */
-		if (!it->part || it->leader || it->part->queue->encrypted)
+		if (!it->part || it->leader)
 			continue;
+		if (it->part->queue->encrypted && !keyring_seals(p->x)) {
+			it->flush.unsealed = true;
+			continue;
+		}
 		flush_add(p->x->flush, p->names[i].part, &it->flush);
 	}
 	map_fini(&leaders);

@@ -27,6 +27,8 @@ struct settings {
 	int64_t pool_size;
 	int64_t stmt_timeout_ms;
 	bool apply_schema;
+	/* security */
+	char *encryption_key, *encryption_old_keys;
 	/* engine */
 	int64_t default_timeout_ms;	/* DEFAULT_TIMEOUT, else POP_DEFAULT_... */
 	int64_t pop_default_timeout_ms;
@@ -42,7 +44,6 @@ struct settings {
 	int64_t metrics_flush_ms, stats_interval_ms, retained_bytes_interval_ms;
 	/* named by the settings, served by a later release: refused or warned */
 	bool jwt_enabled, tenancy_header;
-	char *encryption_key;
 	char *file_buffer_dir;
 	/* logging */
 	char *rust_log, *log_level;
