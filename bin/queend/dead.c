@@ -7,11 +7,13 @@
 
 #include "admin.h"
 #include "arena.h"
+#include "buf.h"
 #include "ctx.h"
 #include "frame.h"
 #include "hsrv.h"
 #include "jspan.h"
 #include "jwrite.h"
+#include "keyring.h"
 #include "message.h"
 #include "pgbin.h"
 #include "replay.h"
@@ -41,12 +43,13 @@ struct page {
 };
 
 static void
-write_frame(struct jwrite *w, const PGresult *res, int i)
+write_frame(struct jwrite *w, struct hsrv_req *r, const PGresult *res, int i)
 {
+	struct buf opened = BUF_ZERO;
 	struct span rest;
 	struct frame f;
 	struct err e;
-	bool sealed;
+	bool shown;
 
 	rest = pgbin_null(res, i, C_FRAME) ? (struct span)SPAN_ZERO
 					   : pgbin_bytes(res, i, C_FRAME);
@@ -57,15 +60,16 @@ write_frame(struct jwrite *w, const PGresult *res, int i)
 		jwrite_kv_null(w, "producerSub");
 		return;
 	}
-	sealed = f.flags & FRAME_SEALED;
+	shown = keyring_open(ctx_of(r), &f, &opened, &e) == 0;
 	jwrite_kv_str(w, "transactionId", f.txn);
-	jwrite_kv_raw(w, "data", sealed ? SPAN_LIT("null") : f.payload);
+	jwrite_kv_raw(w, "data", shown ? f.payload : SPAN_LIT("null"));
+	buf_fini(&opened);
 	jwrite_key(w, "producerSub");
 	if (f.flags & FRAME_SUB)
 		jwrite_str(w, f.sub);
 	else
 		jwrite_null(w);
-	if (sealed)
+	if (f.flags & FRAME_SEALED)
 		jwrite_kv_bool(w, "isEncrypted", true);
 }
 
@@ -80,7 +84,7 @@ write_row(struct jwrite *w, struct hsrv_req *r, const PGresult *res, int i)
 	jwrite_object(w);
 	jwrite_key(w, "id");
 	jwrite_qid(w, &id);
-	write_frame(w, res, i);
+	write_frame(w, r, res, i);
 	jwrite_key(w, "partitionId");
 	jwrite_qid(w, &part);
 	jwrite_kv_str(w, "queue", pgbin_bytes(res, i, C_QUEUE));

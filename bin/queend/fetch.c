@@ -19,6 +19,7 @@
 #include "frame.h"
 #include "hsrv.h"
 #include "jwrite.h"
+#include "keyring.h"
 #include "loop.h"
 #include "pgpool.h"
 #include "pop.h"
@@ -377,16 +378,18 @@ struct render {
 	struct fetch *f;
 	struct buf *out;
 	struct buf frames;
+	struct buf opened; /* payload of one message */
 	int64_t payload_bytes;
 	bool first; /* no unit was rendered yet */
 	bool any_error;
 };
 
 static void
-put_record(
-	struct jwrite *w, const struct frame *m, int64_t offset, int64_t at_us)
+put_record(struct render *v, struct jwrite *w, struct frame *m, int64_t offset,
+	int64_t at_us)
 {
-	bool sealed = m->flags & FRAME_SEALED;
+	struct err why = ERR_ZERO;
+	bool sealed = keyring_open(v->f->x, m, &v->opened, &why) != 0;
 
 	jwrite_object(w);
 	jwrite_kv_i64(w, "offset", offset);
@@ -426,7 +429,7 @@ put_segment(struct render *v, struct jwrite *w, const PGresult *res, int row,
 			*left = 0;
 			break;
 		}
-		put_record(w, &m, at, at_us);
+		put_record(v, w, &m, at, at_us);
 		v->payload_bytes += m.payload.n ? (int64_t)m.payload.n : 1;
 	}
 	v->first = false;
@@ -490,6 +493,7 @@ render_all(struct render *v, const PGresult *res, struct err *e)
 		jwrite_end(&w);
 	}
 	buf_fini(&v->frames);
+	buf_fini(&v->opened);
 	return rc;
 }
 
@@ -501,6 +505,7 @@ on_read(void *arg, const PGresult *res, const struct err *e)
 	struct render v = { .f = f,
 		.out = hsrv_out(f->req),
 		.frames = BUF_ZERO,
+		.opened = BUF_ZERO,
 		.first = true };
 
 	if (e) {

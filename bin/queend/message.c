@@ -2,7 +2,7 @@
 /*
  * Routes over stored messages.  SQL says which and in what state, the blobs
  * are opened here, payloads go out as the bytes that came in.  What cannot
- * be shown (sealed, or a page too large) has a null payload.
+ * be shown (no key opens it, or a page too large) has a null payload.
  */
 #include "message.h"
 
@@ -13,6 +13,7 @@
 #include "hsrv.h"
 #include "jspan.h"
 #include "jwrite.h"
+#include "keyring.h"
 #include "pgbin.h"
 #include "seg.h"
 
@@ -34,12 +35,14 @@ static const int64_t minute_us = 60 * INT64_C(1000000);
 
 /* ---- one message in JSON ---- */
 
-/* f NULL = its frame is not there. */
+/* f NULL = its frame is not there; used up by this. */
 static void
-write_content(struct jwrite *w, struct hsrv_req *r, const struct frame *f)
+write_content(struct jwrite *w, struct hsrv_req *r, struct frame *f)
 {
-	bool sealed = f && (f->flags & FRAME_SEALED);
-	struct span data = f && !sealed ? f->payload : SPAN_LIT("null");
+	struct buf opened = BUF_ZERO;
+	struct err why = ERR_ZERO;
+	bool shown = f && keyring_open(ctx_of(r), f, &opened, &why) == 0;
+	struct span data = shown ? f->payload : SPAN_LIT("null");
 	char hex[2 * HASH_ID_BYTES + 1];
 	struct hash_id h;
 
@@ -70,10 +73,11 @@ write_content(struct jwrite *w, struct hsrv_req *r, const struct frame *f)
 		jwrite_str(w, f->sub);
 	else
 		jwrite_null(w);
-	jwrite_kv_bool(w, "payloadAvailable", f && !sealed);
+	jwrite_kv_bool(w, "payloadAvailable", shown);
 	jwrite_kv_raw(w, "data", data);
 	jwrite_kv_raw(w, "payload", data);
-	jwrite_kv_bool(w, "isEncrypted", sealed);
+	jwrite_kv_bool(w, "isEncrypted", f && f->flags & FRAME_SEALED);
+	buf_fini(&opened);
 }
 
 static void
@@ -146,7 +150,7 @@ open_segment(struct opened *o, struct arena *a, struct span blob, struct err *e)
 
 static void
 write_row(struct jwrite *w, struct hsrv_req *r, const PGresult *res, int i,
-	const struct frame *f)
+	struct frame *f)
 {
 	int64_t base = pgbin_i64(res, i, L_BASE);
 	int64_t off = pgbin_i64(res, i, L_OFF);
@@ -326,7 +330,7 @@ find_frame(const PGresult *res, struct buf *raw, struct frame *f, struct err *e)
 }
 
 static void
-write_message(struct hsrv_req *r, const PGresult *res, const struct frame *f)
+write_message(struct hsrv_req *r, const PGresult *res, struct frame *f)
 {
 	int64_t part;
 	struct hash_id h;

@@ -47,6 +47,7 @@ pops_free(struct pops *p)
 	watch_free_all(p);
 	call_free_all(p);
 	buf_fini(&p->scratch);
+	buf_fini(&p->opened);
 	if (p->probe_timer.loop)
 		loop_timer_fini(&p->probe_timer);
 	if (p->want_timer.loop)

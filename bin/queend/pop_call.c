@@ -12,6 +12,7 @@
 #include "count.h"
 #include "err.h"
 #include "hsrv.h"
+#include "keyring.h"
 #include "pgpool.h"
 #include "pop_int.h"
 
@@ -327,8 +328,7 @@ call_send(struct call *c)
 	for (int i = 0; i < c->n; i++)
 		pgargs_item_i64(&a, c->cands[i].ring->group_id);
 	pgargs_close(&a);
-	pgargs_array(&a, PGARGS_I16); /* no keys in this release */
-	pgargs_close(&a);
+	keyring_args(&a, p->x);
 	c->seq = ++p->call_seq;
 	c->sent_us = clk_mono_us();
 	TAILQ_INSERT_TAIL(&p->flights, c, link);
@@ -576,7 +576,6 @@ read_slice(
 			     ? 1
 			     : pgbin_i32(res, row, COL_ATTEMPT);
 	s->raw_bytes = pgbin_i32(res, row, COL_RAW);
-	s->sealed = !pgbin_null(res, row, COL_KEY);
 	s->blob = pgbin_bytes(res, row, COL_BLOB);
 	s->lease_at = pgbin_null(res, row, COL_LEASE_AT)
 			      ? 0

@@ -176,6 +176,7 @@ struct pops {
 	TAILQ_HEAD(, call) flights; /* oldest first */
 	TAILQ_HEAD(, call) naming; /* answered, names are looked up */
 	struct buf scratch; /* frames of one segment */
+	struct buf opened; /* payload of one message */
 	struct call *spare;
 	struct log_sampler failures;
 	struct loop_timer probe_timer, want_timer;
@@ -278,7 +279,6 @@ struct pop_slice {
 	struct cat_part *part;
 	struct cat_group *group;
 	struct span blob;
-	bool sealed;
 };
 /* Does its group deliver last values only? */
 bool pop_conflated(const struct pop *pop);

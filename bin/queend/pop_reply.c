@@ -12,6 +12,7 @@
 #include "frame.h"
 #include "hsrv.h"
 #include "jwrite.h"
+#include "keyring.h"
 #include "pop_int.h"
 #include "seg.h"
 
@@ -136,8 +137,6 @@ put_slice(struct buf *b, struct pops *p, const struct pop_slice *s,
 	struct span rest;
 
 	buf_reset(&p->scratch);
-	if (s->sealed)
-		return err_set(e, ERR_DB_DATA, "sealed with an unknown key");
 	if (seg_unpack(s->blob, &p->scratch, e) != 0)
 		return -1;
 	rest = buf_span(&p->scratch);
@@ -151,9 +150,8 @@ put_slice(struct buf *b, struct pops *p, const struct pop_slice *s,
 		if (rc == 0)
 			return err_set(e, ERR_DB_DATA,
 				"holds fewer messages than its row says");
-		if (f.flags & FRAME_SEALED)
-			return err_set(
-				e, ERR_DB_DATA, "sealed with an unknown key");
+		if (keyring_open(p->x, &f, &p->opened, e) != 0)
+			return -1;
 		if (*comma)
 			buf_putc(b, ',');
 		*comma = true;

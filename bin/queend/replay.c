@@ -17,7 +17,9 @@
 #include "flush_int.h"
 #include "frame.h"
 #include "hash.h"
+#include "keyring.h"
 #include "pgpool.h"
+#include "seal.h"
 #include "seg.h"
 
 enum { AGAIN_MAX = 3 };
@@ -36,7 +38,7 @@ struct replay {
 	struct qid tenant;
 	struct arena arena;
 	struct resolve_item to;
-	struct frame frame; /* as stored, then as sent */
+	struct frame frame; /* as sent, but opened */
 	struct hash_id hash;
 	struct replay_result result;
 	int again;
@@ -123,7 +125,11 @@ on_move(void *arg, const PGresult *res, const struct err *e)
 				"the destination was deleted meanwhile");
 		return;
 	case ENCRYPTION:
-		catalog_refresh(p->x->catalog);
+		if (keyring_must_seal(p->x, p->to.part->queue) &&
+			p->again++ < AGAIN_MAX) {
+			move(p);
+			return;
+		}
 		/* fall through */
 	default:
 		finish(p, REPLAY_FAILED, "encryption_required");
@@ -133,10 +139,13 @@ on_move(void *arg, const PGresult *res, const struct err *e)
 static void
 move(struct replay *p)
 {
-	struct buf frames = BUF_ZERO, blob = BUF_ZERO;
+	struct buf frames = BUF_ZERO, blob = BUF_ZERO, room = BUF_ZERO;
+	struct frame f = p->frame;
 	struct pgargs a;
 
-	frame_write(&frames, &p->frame);
+	if (p->to.part->queue->encrypted)
+		keyring_seal(p->x, &f, &room);
+	frame_write(&frames, &f);
 	seg_pack(buf_span(&frames), &blob);
 	pgargs_init(&a);
 	pgargs_uuid(&a, &p->tenant);
@@ -144,10 +153,14 @@ move(struct replay *p)
 	pgargs_i64(&a, p->to.part->id);
 	pgargs_bytea(&a, span_make(p->hash.b, HASH_ID_BYTES));
 	pgargs_i32(&a, (int32_t)frames.len);
-	pgargs_null(&a); /* not sealed */
+	if (f.flags & FRAME_SEALED)
+		pgargs_i16(&a, (int16_t)seal_key_id(p->x->seal));
+	else
+		pgargs_null(&a);
 	pgargs_bytea(&a, buf_span(&blob));
 	buf_fini(&frames);
 	buf_fini(&blob);
+	buf_fini(&room);
 	pgpool_call(p->x->pool, LANE_REST, &STMT_MOVE, &a, on_move, p);
 }
 
@@ -160,7 +173,7 @@ on_resolved(void *arg, const struct err *e)
 		fail(p, e);
 	else if (!p->to.part)
 		finish(p, REPLAY_FAILED, "the destination could not be made");
-	else if (p->to.part->queue->encrypted)
+	else if (p->to.part->queue->encrypted && !keyring_seals(p->x))
 		finish(p, REPLAY_FAILED, "encryption_required");
 	else
 		move(p);
@@ -172,15 +185,33 @@ resolve(struct replay *p)
 	resolve_start(p->x, &p->tenant, &p->to, 1, on_resolved, p);
 }
 
+/* Opened under its own id, before it gets a new one. */
+static int
+open_frame(struct replay *p, struct err *e)
+{
+	struct buf room = BUF_ZERO;
+	int rc = keyring_open(p->x, &p->frame, &room, e);
+
+	if (rc == 0 && p->frame.flags & FRAME_SEALED) {
+		p->frame.payload = arena_dup(&p->arena, p->frame.payload);
+		p->frame.flags &= ~FRAME_SEALED;
+	}
+	buf_fini(&room);
+	return rc;
+}
+
 /* The frame to send: a new id and transaction id, the rest as it was. */
 static bool
-read_frame(struct replay *p, struct span stored)
+read_frame(struct replay *p, struct span stored, struct err *e)
 {
 	struct span rest = arena_dup(&p->arena, stored);
 	char id[QID_TEXT_MAX];
-	struct err e = ERR_ZERO;
 
-	if (frame_next(&rest, &p->frame, &e) != 1)
+	if (frame_next(&rest, &p->frame, e) != 1) {
+		err_set(e, ERR_DB_DATA, "the stored frame cannot be read");
+		return false;
+	}
+	if (open_frame(p, e) != 0)
 		return false;
 	p->result.original_txn = p->frame.txn;
 	p->frame.id = qid_new();
@@ -195,6 +226,7 @@ static void
 on_row(void *arg, const PGresult *res, const struct err *e)
 {
 	struct replay *p = arg;
+	struct err why = ERR_ZERO;
 
 	if (e) {
 		fail(p, e);
@@ -214,10 +246,8 @@ on_row(void *arg, const PGresult *res, const struct err *e)
 			"the message had been removed by "
 			"retention before it was dead-lettered; there is "
 			"nothing to replay");
-	else if (!read_frame(p, pgbin_bytes(res, 0, 3)))
-		finish(p, REPLAY_FAILED, "the stored frame cannot be read");
-	else if (p->frame.flags & FRAME_SEALED)
-		finish(p, REPLAY_FAILED, "the message is encrypted");
+	else if (!read_frame(p, pgbin_bytes(res, 0, 3), &why))
+		finish(p, REPLAY_FAILED, why.text);
 	else
 		resolve(p);
 }

@@ -16,6 +16,7 @@
 #include "err.h"
 #include "hsrv.h"
 #include "jwrite.h"
+#include "keyring.h"
 #include "map.h"
 #include "pgpool.h"
 #include "txn_int.h"
@@ -345,7 +346,7 @@ on_resolved(void *arg, const struct err *e)
 				SPAN_ARG(t->names[i].queue));
 			return;
 		}
-		if (p->queue->encrypted) {
+		if (p->queue->encrypted && !keyring_seals(t->x)) {
 			txn_reject(t, "encryption_required",
 				"queue \"%.*s\" takes only encrypted "
 				"messages; transaction rolled back",

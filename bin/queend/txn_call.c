@@ -15,6 +15,7 @@
 #include "err.h"
 #include "frame.h"
 #include "hsrv.h"
+#include "keyring.h"
 #include "map.h"
 #include "pgpool.h"
 #include "seg.h"
@@ -124,12 +125,13 @@ share_out(struct txn *t)
 static void
 write_frames(struct txn *t)
 {
-	struct buf b = BUF_ZERO;
+	struct buf b = BUF_ZERO, room = BUF_ZERO;
 
 	for (size_t i = 0; i < t->segs_n; i++) {
 		struct txn_seg *s = &t->segs[i];
 
 		buf_reset(&b);
+		s->sealed = s->part->queue->encrypted && keyring_seals(t->x);
 		for (size_t k = 0; k < s->n; k++) {
 			const struct txn_push *p = s->items[k];
 			struct frame f = { .id = p->id,
@@ -140,11 +142,14 @@ write_frames(struct txn *t)
 				f.flags |= FRAME_TRACE;
 				f.trace = p->body->trace;
 			}
+			if (s->sealed)
+				keyring_seal(t->x, &f, &room);
 			frame_write(&b, &f);
 		}
 		s->frames = arena_dup(t->arena, buf_span(&b));
 	}
 	buf_fini(&b);
+	buf_fini(&room);
 }
 
 /* ---- arguments ---- */
@@ -193,7 +198,7 @@ put_segs(struct pgargs *a, const struct txn *t)
 	pgargs_close(a);
 	pgargs_array(a, PGARGS_I16);
 	for (i = 0; i < t->segs_n; i++)
-		pgargs_item_null(a); /* not sealed */
+		keyring_item(a, t->x, t->segs[i].sealed);
 	pgargs_close(a);
 	pgargs_array(a, PGARGS_BYTEA);
 	for (i = 0; i < t->segs_n; i++) {
@@ -417,7 +422,10 @@ on_bad_push(struct txn *t, struct txn_seg *s, const PGresult *res, int row)
 		flush_ids_page(t->x->flush, s->part, t->behind++, on_paged, t);
 		return;
 	case FLUSH_V_ENCRYPTION:
-		catalog_refresh(t->x->catalog);
+		if (keyring_must_seal(t->x, s->part->queue) && !s->sealed) {
+			txn_send(t);
+			return;
+		}
 		txn_reject(t, "encryption_required",
 			"queue \"%.*s\" takes only encrypted messages; "
 			"transaction rolled back",

@@ -29,7 +29,7 @@ struct txn_seg {
 	struct cat_part *part;
 	struct txn_push **items; /* in the order of the request */
 	size_t n;
-	bool probe;
+	bool probe, sealed;
 	int64_t sent_verified;
 	struct span frames;
 };
