@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Switches of the cell: maintenance_mode, pop_maintenance_mode.
+-- Switches of the cell: maintenance_mode, pop_maintenance_mode, kv_enabled,
+-- timers_schedule_enabled, timers_fire_enabled.
 --
 --   flags_read_v1()                 every flag that was ever set
 --   flag_set_v1(key, enabled)       sets one

@@ -17,6 +17,7 @@ struct flush;
 struct hint;
 struct hsrv;
 struct hsrv_req;
+struct kvlimit;
 struct loop;
 struct maint;
 struct pgpool;
@@ -24,6 +25,7 @@ struct pops;
 struct seal;
 struct settings;
 struct stats;
+struct sweep;
 
 /* Lanes of the pool (DESIGN §3, Connections). */
 enum lane { LANE_PUSH, LANE_ACK, LANE_POP, LANE_REST, LANES };
@@ -41,6 +43,7 @@ struct ctx {
 
 	/* mirrors of queen.flags, refreshed by hint and every minute */
 	bool push_maintenance, pop_maintenance;
+	bool kv_enabled, timers_schedule_enabled, timers_fire_enabled;
 	uint64_t flags_set;		/* by us so far, and again when stored */
 
 	struct hsrv *hsrv;
@@ -55,6 +58,8 @@ struct ctx {
 	struct counts *counts;		/* per-minute counters */
 	struct stats *stats;		/* cached statistics */
 	struct maint *maint;		/* due work: retention, purge, cleanup */
+	struct kvlimit *kvlimit;	/* rates and quotas of kv and timers */
+	struct sweep *sweep;		/* dead kv rows, usage of tenants */
 };
 
 #define CTX_TENANT_DEFAULT "00000000-0000-0000-0000-000000000001"

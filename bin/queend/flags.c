@@ -2,6 +2,7 @@
 /* Switches of the cell, mirrored in the process. */
 #include "flags.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "announce.h"
@@ -22,44 +23,61 @@ struct flags_call {
 	void *arg;
 };
 
-static const char *
-flag_key(enum flag flag)
+/* A flag by its row, its mirror, and what it is without a row. */
+static const struct {
+	const char *key;
+	size_t at;
+	bool dflt;
+} flags[FLAGS] = {
+	[FLAG_PUSH_MAINTENANCE] = { "maintenance_mode",
+		offsetof(struct ctx, push_maintenance), false },
+	[FLAG_POP_MAINTENANCE] = { "pop_maintenance_mode",
+		offsetof(struct ctx, pop_maintenance), false },
+	[FLAG_KV] = { "kv_enabled", offsetof(struct ctx, kv_enabled), true },
+	[FLAG_TIMERS_SCHEDULE] = { "timers_schedule_enabled",
+		offsetof(struct ctx, timers_schedule_enabled), true },
+	[FLAG_TIMERS_FIRE] = { "timers_fire_enabled",
+		offsetof(struct ctx, timers_fire_enabled), true },
+};
+
+static bool *
+mirror(struct ctx *x, enum flag flag)
 {
-	return flag == FLAG_PUSH_MAINTENANCE ? "maintenance_mode"
-					     : "pop_maintenance_mode";
+	return (bool *)((char *)x + flags[flag].at);
 }
 
 static void
 set_mirror(struct ctx *x, enum flag flag, bool enabled)
 {
-	bool *at = flag == FLAG_PUSH_MAINTENANCE ? &x->push_maintenance
-						 : &x->pop_maintenance;
+	bool *at = mirror(x, flag);
 
 	if (*at == enabled)
 		return;
 	*at = enabled;
 	log_line(LOG_INFO, "system", enabled ? "switched on" : "switched off",
-		"flag=%s", flag_key(flag));
+		"flag=%s", flags[flag].key);
 }
 
-/* Missing rows mean off. */
+/* Missing rows mean the default. */
 static void
 take_rows(struct ctx *x, const PGresult *res,
 	bool (*truth)(const PGresult *, int))
 {
-	bool on[2] = { false, false };
+	bool on[FLAGS];
 
+	for (int f = 0; f < FLAGS; f++)
+		on[f] = flags[f].dflt;
 	for (int i = 0; i < PQntuples(res); i++) {
 		/* text is the same in both formats */
 		struct span key = { PQgetvalue(res, i, 0),
 			(size_t)PQgetlength(res, i, 0) };
 
-		for (int f = 0; f < 2; f++)
-			if (span_is(key, flag_key((enum flag)f)))
+		for (int f = 0; f < FLAGS; f++)
+			if (span_is(key, flags[f].key))
 				on[f] = truth(res, i);
 	}
-	set_mirror(x, FLAG_PUSH_MAINTENANCE, on[0]);
-	set_mirror(x, FLAG_POP_MAINTENANCE, on[1]);
+	for (int f = 0; f < FLAGS; f++)
+		set_mirror(x, (enum flag)f, on[f]);
 }
 
 static bool
@@ -80,6 +98,9 @@ flags_load_sync(struct ctx *x, PGconn *pg, struct err *e)
 	PGresult *res = PQexec(pg, STMT_READ.sql);
 	int rc = 0;
 
+	/* not a change worth a line in the log */
+	for (int f = 0; f < FLAGS; f++)
+		*mirror(x, (enum flag)f) = flags[f].dflt;
 	if (PQresultStatus(res) == PGRES_TUPLES_OK)
 		take_rows(x, res, truth_text);
 	else
@@ -150,7 +171,7 @@ flags_set(struct ctx *x, enum flag flag, bool enabled, flags_fn done, void *arg)
 	set_mirror(x, flag, enabled);
 	x->flags_set++;
 	pgargs_init(&a);
-	pgargs_text(&a, span_of(flag_key(flag)));
+	pgargs_text(&a, span_of(flags[flag].key));
 	pgargs_bool(&a, enabled);
 	pgpool_call(x->pool, LANE_REST, &STMT_SET, &a, on_set,
 		call_new(x, done, arg));

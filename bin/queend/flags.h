@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The switches of queen.flags as this process sees them (ctx: push_ and
- * pop_maintenance).  The row is the truth; a hint or the minute's re-read
- * brings it here.
+ * pop_maintenance, kv_, timers_schedule_ and timers_fire_enabled).  The row is
+ * the truth; a hint or the minute's re-read brings it here.
  */
 #ifndef QUEEND_FLAGS_H
 #define QUEEND_FLAGS_H
@@ -13,7 +13,14 @@
 struct ctx;
 struct err;
 
-enum flag { FLAG_PUSH_MAINTENANCE, FLAG_POP_MAINTENANCE };
+enum flag {
+	FLAG_PUSH_MAINTENANCE,
+	FLAG_POP_MAINTENANCE,
+	FLAG_KV,		/* these three are on unless a row says no */
+	FLAG_TIMERS_SCHEDULE,
+	FLAG_TIMERS_FIRE,
+	FLAGS
+};
 
 typedef void (*flags_fn)(void *arg, const struct err *e);
 
