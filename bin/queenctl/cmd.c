@@ -61,7 +61,7 @@ void
 cmd_args_range(const char *args, int *min, int *max)
 {
 	*min = *max = 0;
-	for (; args && *args; args++) {
+	for (; args && *args && strncmp(args, " -- ", 4) != 0; args++) {
 		*min += *args == '<';
 		*max += *args == '<' || *args == '[';
 	}
@@ -276,6 +276,13 @@ take_phrase(struct line *l)
 	return 0;
 }
 
+/* `lock NAME -- COMMAND`: words that are not ours. */
+static bool
+takes_command(const struct cmd_phrase *p)
+{
+	return p->args && strstr(p->args, " -- ");
+}
+
 static int
 take_args(struct line *l)
 {
@@ -291,7 +298,10 @@ take_args(struct line *l)
 
 		if (flags && strcmp(word, "--") == 0) {
 			flags = false;
-			continue;
+			if (!takes_command(p))
+				continue;
+			a->rest = l->argv + l->at;
+			break;
 		}
 		if (flags && is_flag(word)) {
 			if (take_dashed(l, word) != 0)
@@ -303,7 +313,8 @@ take_args(struct line *l)
 				"too many arguments: \"%.60s\"", word);
 		a->arg[a->args_n++] = word;
 	}
-	if (a->help || a->args_n >= min)
+	if (a->help || (a->args_n >= min &&
+			       (!takes_command(p) || (a->rest && *a->rest))))
 		return 0;
 	return err_set(l->e, ERR_INPUT, "missing argument: queenctl %s%s%s %s",
 		p->group ? p->group : "", p->group ? " " : "", p->verb,

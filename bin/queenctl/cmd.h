@@ -37,7 +37,8 @@ struct cmd_phrase {
 	const char *group;	/* NULL = a word of its own */
 	const char *verb;
 	const char *aliases;	/* of the verb, space-separated, or NULL */
-	const char *args;	/* `<queue> [partition]`, or NULL */
+	/* `<queue> [partition]`, or NULL; ` -- ` = a command follows */
+	const char *args;
 	const struct cmd_flag *flags;
 	cmd_fn run;
 	const struct out_view *view;
@@ -67,6 +68,7 @@ struct cmd_call {
 	const struct cmd_phrase *phrase;
 	const char *arg[CMD_ARGS_MAX];
 	int args_n;
+	char *const *rest;	/* after ` -- `, ends with NULL */
 	struct cmd_value flag[CMD_FLAGS_MAX];
 	struct cmd_value global[CMD_FLAGS_MAX];
 	bool help;

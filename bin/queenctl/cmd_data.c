@@ -291,17 +291,24 @@ static int
 check_bundle(struct ctl *c, struct span body, size_t *ops)
 {
 	struct err e = ERR_ZERO;
-	struct jspan_val list, v;
+	static const char *const riders[] = { "kv", "timers" };
+	struct jspan_val list = { .type = JSPAN_NONE }, v;
 	struct jspan j;
 	int code = CTL_OK;
+	size_t at = 0;
 
 	if (doc_check(body, &e) != 0)
 		return ctl_fail(CTL_USER, "the bundle is %s", e.text);
-	if (!doc_path(body, "operations", &c->arena, &list) ||
-		list.type != JSPAN_ARRAY || doc_count(list.raw) == 0)
+	for (size_t i = 0; i < sizeof(riders) / sizeof(riders[0]); i++)
+		if (doc_path(body, riders[i], &c->arena, &list) &&
+			list.type == JSPAN_ARRAY)
+			*ops += doc_count(list.raw);
+	if (!doc_path(body, "operations", &c->arena, &list) && *ops)
+		return CTL_OK;
+	if (list.type != JSPAN_ARRAY || (doc_count(list.raw) == 0 && !*ops))
 		return ctl_fail(CTL_USER, "the bundle has no operations");
-	for (doc_open(&j, list.raw); code == 0 && doc_next(&j, &v);)
-		code = check_op(v.raw, &c->arena, ++*ops);
+	for (doc_open(&j, list.raw); code == 0 && doc_next(&j, &v); ++*ops)
+		code = check_op(v.raw, &c->arena, ++at);
 	return code;
 }
 

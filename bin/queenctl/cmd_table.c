@@ -182,6 +182,46 @@ static const struct out_col context_cols[] = {
 };
 static const struct out_view context_view = VIEW(context_cols, ".");
 
+static const struct out_col kv_cols[] = {
+	COL("KEY", "key"),
+	COL("VALUE", "value"),
+	COL("VERSION", "version"),
+	COL("EXPIRES", "expiresAt"),
+	WIDE("UPDATED", "updatedAt"),
+	WIDE("EXPIRED", "expired"),
+};
+static const struct out_view kv_view = VIEW(kv_cols, "rows");
+static const struct out_view kv_one_view = VIEW(kv_cols, ".");
+
+static const struct out_col kv_result_cols[] = {
+	COL("OP", "op"),
+	COL("KEY", "key"),
+	COL("APPLIED", "applied|found"),
+	COL("REASON", "reason"),
+	COL("VALUE", "value|rows"),
+	COL("VERSION", "version"),
+};
+static const struct out_view kv_result_view = VIEW(kv_result_cols, "results");
+
+static const struct out_col kv_namespace_cols[] = {
+	COL("NAMESPACE", "namespace"),
+	COUNT("KEYS", "keys"),
+};
+static const struct out_view kv_namespace_view =
+	VIEW(kv_namespace_cols, "namespaces");
+
+static const struct out_col timer_cols[] = {
+	COL("TIMER", "timerKey"),
+	COL("PARTITION", "partition"),
+	COL("DUE", "deliverAt"),
+	COL("TX", "txn"),
+	COL("ATTEMPTS", "attempts"),
+	COL("ERROR", "lastError"),
+	WIDE("MESSAGEID", "messageId"),
+	WIDE("PRODUCER", "producerSub"),
+};
+static const struct out_view timer_view = VIEW(timer_cols, "rows");
+
 /* The ones that other files pick; table and answer differ there. */
 const struct out_view cmd_view_depth = { .rows = ".", .cols = depth_cols,
 	.cols_n = 3, .whole = true };
@@ -482,6 +522,96 @@ static const struct cmd_flag doctor_flags[] = {
 	END
 };
 
+#define LIFETIME \
+	FLAG("ttl", 0, CMD_DURATION, NULL, "TIME", \
+	  "the row is gone after so long"), \
+	SWITCH("forever", 0, "the row stays; this or --ttl is needed")
+#define EXPECT \
+	FLAG("expect", 0, CMD_INT, NULL, "VERSION", \
+	  "only if the key has this version; 0 = only if absent")
+#define VALUE_FROM \
+	FLAG("file", 'f', CMD_STR, NULL, "FILE", \
+	  "the value, - = stdin; stdin without an argument"), \
+	SWITCH("text", 0, "the value is text, sent as a JSON string")
+static const struct cmd_flag kv_get_flags[] = {
+	SWITCH("value", 0, "print the value alone, strings bare"), END
+};
+static const struct cmd_flag kv_put_flags[] = {
+	LIFETIME, EXPECT, VALUE_FROM, END
+};
+static const struct cmd_flag kv_put_if_absent_flags[] = {
+	LIFETIME, VALUE_FROM, END
+};
+static const struct cmd_flag kv_delete_flags[] = { EXPECT, YES, END };
+static const struct cmd_flag kv_incr_flags[] = {
+	LIFETIME,
+	FLAG("min", 0, CMD_STR, NULL, "NUMBER", "not below this"),
+	FLAG("max", 0, CMD_STR, NULL, "NUMBER", "not above this"),
+	END
+};
+static const struct cmd_flag kv_batch_flags[] = {
+	FLAG("file", 'f', CMD_STR, NULL, "FILE",
+	  "the operations, - = stdin"),
+	END
+};
+#define AFTER(q1, q2) \
+	SENT("after", 0, CMD_STR, NULL, "KEY", "only keys behind this one", \
+	  q1), \
+	SENT("limit", 0, CMD_INT, "100", "N", "rows at most, up to 1000", q2)
+static const struct cmd_flag kv_list_flags[] = {
+	FLAG("prefix", 0, CMD_STR, NULL, "TEXT",
+	  "only keys that start with it"),
+	AFTER(NULL, NULL),
+	SWITCH("keys-only", 0, "without the values"),
+	SWITCH("expired", 0, "also rows that have expired"),
+	END
+};
+static const struct cmd_flag timer_schedule_flags[] = {
+	FLAG("delay", 0, CMD_DURATION, NULL, "TIME",
+	  "due so long from now; 0 = at once"),
+	FLAG("txn", 0, CMD_STR, NULL, "ID",
+	  "transaction id of the message, else a new one"),
+	FLAG("partition", 0, CMD_STR, NULL, "NAME",
+	  "partition of the message"),
+	FLAG("file", 'f', CMD_STR, NULL, "FILE",
+	  "the payload, - = stdin; stdin without an argument"),
+	END
+};
+static const struct cmd_flag timer_cancel_flags[] = {
+	FLAG("txn", 0, CMD_STR, NULL, "ID",
+	  "comes back when there is no such timer"),
+	END
+};
+static const struct cmd_flag timer_peek_flags[] = {
+	SWITCH("payload", 0, "print the payload alone"), END
+};
+static const struct cmd_flag timer_list_flags[] = {
+	AFTER("after", "limit"), END
+};
+static const struct cmd_flag kv_timers_flags[] = {
+	SENT("kv", 0, CMD_BOOL, NULL, NULL, "key/value rows are served",
+	  "kv"),
+	SENT("timers-schedule", 0, CMD_BOOL, NULL, NULL,
+	  "timers can be scheduled", "timersSchedule"),
+	SENT("timers-fire", 0, CMD_BOOL, NULL, NULL,
+	  "timers become messages", "timersFire"),
+	YES, END
+};
+static const struct cmd_flag lock_flags[] = {
+	FLAG("ttl", 0, CMD_DURATION, "30s", "TIME",
+	  "the lease, renewed every third of it"),
+	FLAG("wait", 0, CMD_DURATION, NULL, "TIME",
+	  "wait so long for the lock; else for ever"),
+	SWITCH("no-wait", 0, "do not wait when another holds it"),
+	FLAG("held-code", 0, CMD_INT, "4", "N",
+	  "exit status when another holds it"),
+	FLAG("grace", 0, CMD_DURATION, "5s", "TIME",
+	  "between SIGTERM and SIGKILL when the lease is lost"),
+	FLAG("namespace", 0, CMD_STR, "queen-locks", "NAME",
+	  "key/value namespace of the lock"),
+	END
+};
+
 /* ---- groups and phrases ---- */
 
 const struct cmd_group cmd_groups[] = {
@@ -494,9 +624,12 @@ const struct cmd_group cmd_groups[] = {
 	{ "messages", "message msg msgs", "Single messages." },
 	{ "traces", "trace", "Events that applications wrote." },
 	{ "dlq", NULL, "Dead letters: list, retry, drain." },
+	{ "kv", NULL, "Key/value rows with versions and lifetimes." },
+	{ "timer", "timers", "Messages that are due later." },
 	{ "lease", "leases", "Leases of popped messages." },
 	{ "analytics", "a an", "Counters over time." },
 	{ "maintenance", "maint", "Stop and resume pushes or pops." },
+	{ "system", NULL, "Switches of the cell." },
 	{ "config", NULL, "Contexts: named servers." },
 	{ "schema", NULL, "The schema in the database (no server needed)." },
 };
@@ -521,6 +654,8 @@ const struct cmd_phrase cmd_table[] = {
 	  "print a queue's messages as they come" },
 	{ NULL, "tx", NULL, NULL, tx_flags, cmd_tx, NULL, NULL,
 	  "commit a bundle of acks and pushes" },
+	{ NULL, "lock", NULL, "<name> -- <command> [argument]...", lock_flags,
+	  cmd_lock, NULL, NULL, "run a command while holding a lock" },
 	{ NULL, "replay", NULL, "[queue]", replay_flags, cmd_replay, NULL, NULL,
 	  "let a group read a queue again" },
 	{ NULL, "lag", NULL, NULL, lag_flags, cmd_group_list, &lag_view, NULL,
@@ -615,6 +750,36 @@ const struct cmd_phrase cmd_table[] = {
 	{ "dlq", "drain", NULL, NULL, dlq_drain_flags, cmd_dlq_drain, NULL,
 	  API "/dlq", "delete dead letters" },
 
+	{ "kv", "get", "show", "<namespace> <key>", kv_get_flags, cmd_kv_get,
+	  &kv_one_view, NULL, "one row" },
+	{ "kv", "put", "set", "<namespace> <key> [value]", kv_put_flags,
+	  cmd_kv_put, NULL, NULL, "write a row, or only over a version" },
+	{ "kv", "put-if-absent", NULL, "<namespace> <key> [value]",
+	  kv_put_if_absent_flags, cmd_kv_put_if_absent, NULL, NULL,
+	  "write a row that is not there" },
+	{ "kv", "delete", "rm", "<namespace> <key>", kv_delete_flags,
+	  cmd_kv_delete, NULL, NULL, "delete a row" },
+	{ "kv", "incr", NULL, "<namespace> <key> [delta]", kv_incr_flags,
+	  cmd_kv_incr, NULL, NULL, "add to a number and print it" },
+	{ "kv", "batch", NULL, NULL, kv_batch_flags, cmd_kv_batch,
+	  &kv_result_view, NULL, "many operations in one transaction" },
+	{ "kv", "list", "ls", "<namespace>", kv_list_flags, cmd_kv_list,
+	  &kv_view, NULL, "rows of a namespace, by key" },
+	{ "kv", "namespaces", "ns", NULL, NULL, cmd_get, &kv_namespace_view,
+	  API "/resources/kv/namespaces", "all namespaces that have rows" },
+
+	{ "timer", "schedule", "reschedule set", "<queue> <key> [payload]",
+	  timer_schedule_flags, cmd_timer_schedule, NULL, NULL,
+	  "push a message later, or change when and what" },
+	{ "timer", "cancel", "rm", "<queue> <key>", timer_cancel_flags,
+	  cmd_timer_cancel, NULL, NULL, "take a timer back" },
+	{ "timer", "peek", "get show", "<queue> <key>", timer_peek_flags,
+	  cmd_timer_peek, NULL, NULL, "one timer that waits" },
+	{ "timer", "list", "ls", "<queue>", timer_list_flags, cmd_timer_list,
+	  &timer_view, API "/timers/{0}", "timers that wait, by key" },
+	{ "timer", "count", NULL, "<queue> <prefix>", NULL, cmd_timer_count,
+	  NULL, API "/timers/{0}", "how many keys start with the prefix" },
+
 	{ "lease", "extend", NULL, "<leaseId>", lease_flags, cmd_lease_extend,
 	  NULL, NULL, "hold popped messages longer" },
 
@@ -633,6 +798,10 @@ const struct cmd_phrase cmd_table[] = {
 	  cmd_maintenance_on, NULL, NULL, "stop pushes (--pop: pops)" },
 	{ "maintenance", "off", NULL, NULL, maintenance_flags,
 	  cmd_maintenance_off, NULL, NULL, "resume" },
+
+	{ "system", "kv-timers", NULL, NULL, kv_timers_flags,
+	  cmd_system_kv_timers, NULL, NULL,
+	  "show or set what key/value rows and timers may do" },
 
 	{ "config", "view", NULL, NULL, NULL, cmd_config_view, NULL, NULL,
 	  "the config file, tokens hidden" },

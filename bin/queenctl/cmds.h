@@ -6,6 +6,7 @@
 #include "cmd.h"
 
 struct out_view;
+struct span;
 
 extern const struct out_view cmd_view_depth, cmd_view_depth_conflating,
 	cmd_view_partitions, cmd_view_one_status;
@@ -63,6 +64,24 @@ int cmd_maintenance_on(struct ctl *c, const struct cmd_call *a);
 int cmd_maintenance_off(struct ctl *c, const struct cmd_call *a);
 
 int cmd_apply(struct ctl *c, const struct cmd_call *a);
+
+/* cmd_kv.c, cmd_timer.c, cmd_lock.c */
+int cmd_kv_get(struct ctl *c, const struct cmd_call *a);
+int cmd_kv_put(struct ctl *c, const struct cmd_call *a);
+int cmd_kv_put_if_absent(struct ctl *c, const struct cmd_call *a);
+int cmd_kv_delete(struct ctl *c, const struct cmd_call *a);
+int cmd_kv_incr(struct ctl *c, const struct cmd_call *a);
+int cmd_kv_batch(struct ctl *c, const struct cmd_call *a);
+int cmd_kv_list(struct ctl *c, const struct cmd_call *a);
+int cmd_timer_schedule(struct ctl *c, const struct cmd_call *a);
+int cmd_timer_cancel(struct ctl *c, const struct cmd_call *a);
+int cmd_timer_peek(struct ctl *c, const struct cmd_call *a);
+int cmd_timer_list(struct ctl *c, const struct cmd_call *a);
+int cmd_timer_count(struct ctl *c, const struct cmd_call *a);
+int cmd_system_kv_timers(struct ctl *c, const struct cmd_call *a);
+int cmd_lock(struct ctl *c, const struct cmd_call *a);
+/* Says on stderr how a page that was cut goes on. */
+void cmd_kv_tell_more(struct ctl *c, struct span answer);
 
 /* cmd_config.c */
 int cmd_config_view(struct ctl *c, const struct cmd_call *a);

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lock: runs a command while holding a lease.  The command never runs on when
+ * the lease may be another's: without a renewal it is ended before the lease
+ * is, by a clock of this machine that was read before each renewal was sent.
+ *
+ * Signals are blocked throughout and taken in wait_signal() alone, so nothing
+ * interrupts a request; none of them lasts longer than REQUEST_MS.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "cmds.h"
+#include "ctl.h"
+#include "lock.h"
+
+enum {
+	REQUEST_MS = 2000,
+	TTL_MIN_MS = 3000,
+	TTL_MAX_MS = 86400000,
+	POLL_MIN_MS = 50,	/* while another holds it */
+	POLL_MAX_MS = 1000,
+	RETRY_MS = 200,		/* after an answer that was none */
+	GIVE_MS = 5000,		/* for giving it back */
+	FDS = 256,
+	NOT_FOUND = 127, NOT_RUN = 126, BY_SIGNAL = 128, /* as shells do */
+};
+
+struct run {
+	struct lock lock;
+	char *const *argv;
+	sigset_t taken, before;
+	bool was_open[FDS];	/* what the command inherits */
+	int64_t grace_ms, margin_ms;
+	int64_t renew_at_ms, kill_at_ms;
+	pid_t pid;
+	bool ended, stopping, killed, terminal;
+	int status;
+	int signal;		/* that ended the wait for the lock */
+};
+
+/* The next signal within ms, 0 = none came. */
+static int
+wait_signal(const struct run *r, int64_t ms)
+{
+	struct timespec t = { .tv_sec = ms / 1000,
+		.tv_nsec = ms % 1000 * 1000000 };
+	int signo;
+
+	if (ms < 0)
+		t = (struct timespec){ .tv_sec = 0 };
+	signo = sigtimedwait(&r->taken, NULL, &t);
+	return signo > 0 ? signo : 0;
+}
+
+static void
+block_signals(struct run *r)
+{
+	static const int list[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD,
+		SIGTTOU };
+
+	sigemptyset(&r->taken);
+	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
+		sigaddset(&r->taken, list[i]);
+	sigprocmask(SIG_BLOCK, &r->taken, &r->before);
+	for (int fd = 0; fd < FDS; fd++)
+		r->was_open[fd] = fcntl(fd, F_GETFD) >= 0;
+}
+
+/* ---- taking it ---- */
+
+/* Pauses before the next try; false when a signal ends the wait. */
+static bool
+pause_ms(struct run *r, int64_t ms)
+{
+	int signo = wait_signal(r, ms);
+
+	if (signo == 0 || signo == SIGCHLD || signo == SIGTTOU)
+		return true;
+	r->signal = signo;
+	return false;
+}
+
+/* Spreads those who wait, so that they do not come all at once. */
+static int64_t
+jittered(int64_t ms)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return ms / 2 + (t.tv_nsec / 1000 + getpid()) % (ms / 2 + 1);
+}
+
+/*
+ * LOCK_MINE; LOCK_HELD = not within wait_ms (-1 = for ever) or a signal came;
+ * LOCK_REFUSED or LOCK_UNSURE = the very first answer was none.
+ */
+static enum lock_verdict
+take(struct run *r, int64_t wait_ms)
+{
+	int64_t until_ms = lock_now_ms() + wait_ms, poll_ms = POLL_MIN_MS;
+	enum lock_verdict v = lock_take(&r->lock, REQUEST_MS);
+	bool reached = v == LOCK_HELD;
+
+	for (;;) {
+		if (v == LOCK_MINE || v == LOCK_REFUSED ||
+			(v == LOCK_UNSURE && !reached &&
+				r->lock.status != 429 && !r->lock.version))
+			return v;
+		int64_t left = until_ms - lock_now_ms();
+
+		if (wait_ms >= 0 && left <= 0 && !r->lock.version)
+			return v == LOCK_UNSURE && !reached ? v : LOCK_HELD;
+		int64_t ms = v == LOCK_UNSURE ? RETRY_MS : jittered(poll_ms);
+
+		if (!pause_ms(r, wait_ms >= 0 && left < ms ? left : ms))
+			return LOCK_HELD;
+		poll_ms = poll_ms * 2 > POLL_MAX_MS ? POLL_MAX_MS : poll_ms * 2;
+		/* looking takes no lock in the database, taking does */
+		v = r->lock.version ? LOCK_MINE
+				    : lock_look(&r->lock, REQUEST_MS);
+		reached = reached || v == LOCK_HELD || v == LOCK_MINE;
+		if (v == LOCK_MINE)
+			v = lock_take(&r->lock, REQUEST_MS);
+	}
+}
+
+/* ---- the command ---- */
+
+static void
+exec_command(const struct run *r, int report)
+{
+	char token[24];
+
+	snprintf(token, sizeof(token), "%" PRId64, r->lock.token);
+	setenv("QUEEN_LOCK_NAMESPACE", r->lock.ns, 1);
+	setenv("QUEEN_LOCK_NAME", r->lock.name, 1);
+	setenv("QUEEN_LOCK_TOKEN", token, 1);
+	setpgid(0, 0);
+	/* a keeper that was killed renews no more */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+	sigprocmask(SIG_SETMASK, &r->before, NULL);
+	execvp(r->argv[0], r->argv);
+	int code = errno;
+
+	if (write(report, &code, sizeof(code)) < 0)
+		_exit(NOT_RUN);
+	_exit(code == ENOENT ? NOT_FOUND : NOT_RUN);
+}
+
+/* Connections of ours are not the command's. */
+static void
+hide_descriptors(const struct run *r)
+{
+	for (int fd = 3; fd < FDS; fd++)
+		if (!r->was_open[fd] && fcntl(fd, F_GETFD) >= 0)
+			fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+/* 0, or the errno of a command that could not be run. */
+static int
+start(struct run *r)
+{
+	int report[2], code = 0;
+
+	hide_descriptors(r);
+	if (pipe2(report, O_CLOEXEC) != 0)
+		return errno;
+	fflush(stdout);
+	r->pid = fork();
+	if (r->pid == 0)
+		exec_command(r, report[1]);
+	if (r->pid < 0)
+		code = errno;
+	close(report[1]);
+	if (r->pid > 0) {
+		setpgid(r->pid, r->pid);
+		/* it reads the terminal when we did */
+		r->terminal = tcgetpgrp(STDIN_FILENO) == getpgrp() &&
+			      tcsetpgrp(STDIN_FILENO, r->pid) == 0;
+		if (read(report[0], &code, sizeof(code)) != sizeof(code))
+			code = 0;
+	}
+	close(report[0]);
+	return code;
+}
+
+static void
+tell_group(const struct run *r, int signo)
+{
+	/* a group that is not there yet has only its first process */
+	if (kill(-r->pid, signo) != 0)
+		kill(r->pid, signo);
+}
+
+static void
+reap(struct run *r)
+{
+	int status;
+	pid_t pid = waitpid(r->pid, &status, WNOHANG | WUNTRACED);
+
+	if (pid != r->pid)
+		return;
+	if (WIFSTOPPED(status)) {
+		/* a lease does not stand still, nor does the command */
+		if (r->terminal)
+			tell_group(r, SIGCONT);
+		return;
+	}
+	r->ended = true;
+	r->status = status;
+}
+
+/* The lease is lost or will be: the command has to end. */
+static void
+stop(struct run *r, int64_t within_ms)
+{
+	r->stopping = true;
+	r->kill_at_ms = lock_now_ms() + within_ms;
+	tell_group(r, SIGTERM);
+	tell_group(r, SIGCONT);
+}
+
+static void
+renew(struct run *r)
+{
+	int64_t now = lock_now_ms();
+	int64_t left = r->lock.ends_ms - r->grace_ms - r->margin_ms - now;
+	enum lock_verdict v = lock_renew(
+		&r->lock, left < REQUEST_MS ? left : REQUEST_MS);
+
+	if (v == LOCK_MINE)
+		r->renew_at_ms = now + r->lock.ttl_ms / 3;
+	else if (v != LOCK_HELD)
+		r->renew_at_ms = lock_now_ms() + RETRY_MS;
+	if (v != LOCK_HELD)
+		return;
+	snprintf(r->lock.note, sizeof(r->lock.note), "its row is gone or another's");
+	r->lock.version = 0;
+	stop(r, r->grace_ms);
+}
+
+static void
+keep(struct run *r)
+{
+	r->renew_at_ms = r->lock.ends_ms - r->lock.ttl_ms * 2 / 3;
+	while (reap(r), !r->ended) {
+		int64_t now = lock_now_ms();
+		int64_t give_up = r->lock.ends_ms - r->grace_ms - r->margin_ms;
+		int64_t next = r->stopping ? r->kill_at_ms : r->renew_at_ms;
+
+		if (r->stopping && now >= r->kill_at_ms && !r->killed) {
+			tell_group(r, SIGKILL);
+			r->killed = true;
+		} else if (!r->stopping && now >= give_up) {
+			stop(r, r->lock.ends_ms - r->margin_ms - now);
+			continue;
+		} else if (!r->stopping && now >= r->renew_at_ms) {
+			renew(r);
+			continue;
+		}
+		if (!r->stopping && give_up < next)
+			next = give_up;
+		int signo = wait_signal(
+			r, r->killed ? POLL_MAX_MS : next - now);
+
+		if (signo && signo != SIGCHLD && signo != SIGTTOU)
+			tell_group(r, signo);
+	}
+	if (r->terminal)
+		tcsetpgrp(STDIN_FILENO, getpgrp());
+}
+
+/* ---- giving it back ---- */
+
+static void
+give(struct run *r)
+{
+	int64_t until_ms = lock_now_ms() + GIVE_MS;
+	enum lock_verdict v;
+
+	if (r->lock.ends_ms < until_ms)
+		until_ms = r->lock.ends_ms;
+	while (r->lock.version) {
+		v = lock_give(&r->lock, REQUEST_MS);
+		if (v == LOCK_MINE || v == LOCK_HELD)
+			return;
+		if (v == LOCK_REFUSED || lock_now_ms() >= until_ms)
+			break;
+		wait_signal(r, RETRY_MS);
+	}
+	if (r->lock.version)
+		ctl_fail(0, "\"%s\" is not given back, its lease runs out: %s",
+			r->lock.name, r->lock.note);
+}
+
+static int
+hold(struct run *r)
+{
+	int error = start(r);
+
+	if (error != 0 || r->pid < 0) {
+		if (r->pid > 0)
+			waitpid(r->pid, NULL, 0);
+		give(r);
+		return ctl_fail(error == ENOENT ? NOT_FOUND : NOT_RUN,
+			"cannot run %s: %s", r->argv[0], strerror(error));
+	}
+	keep(r);
+	if (r->stopping)
+		/* who left something of it running must not go on either */
+		kill(-r->pid, SIGKILL);
+	give(r);
+	if (r->stopping)
+		return ctl_fail(CTL_SERVER,
+			"the lease of \"%s\" was lost and the command ended: "
+			"%s",
+			r->lock.name, r->lock.note);
+	return WIFSIGNALED(r->status) ? BY_SIGNAL + WTERMSIG(r->status)
+				      : WEXITSTATUS(r->status);
+}
+
+/* ---- the phrase ---- */
+
+static int
+check(const struct cmd_call *a)
+{
+	int64_t ttl = cmd_int(a, "ttl"), grace = cmd_int(a, "grace");
+	int64_t held = cmd_int(a, "held-code");
+
+	if (ttl < TTL_MIN_MS || ttl > TTL_MAX_MS || ttl % 1000)
+		return ctl_fail(CTL_USER,
+			"--ttl is in whole seconds, from 3 s to 1 day");
+	if (cmd_typed(a, "grace") && (grace < 0 || grace > ttl / 3))
+		return ctl_fail(
+			CTL_USER, "--grace is at most a third of --ttl");
+	if (held < 0 || held > 255)
+		return ctl_fail(CTL_USER, "--held-code is from 0 to 255");
+	if (cmd_typed(a, "wait") && cmd_bool(a, "no-wait"))
+		return ctl_fail(CTL_USER, "either --wait or --no-wait");
+	return CTL_OK;
+}
+
+int
+cmd_lock(struct ctl *c, const struct cmd_call *a)
+{
+	struct run r = { .argv = a->rest };
+	int64_t ttl = cmd_int(a, "ttl"), wait_ms = -1;
+	int code = check(a);
+
+	if (code == 0)
+		code = ctl_target(c);
+	if (code != 0)
+		return code;
+	if (cmd_bool(a, "no-wait"))
+		wait_ms = 0;
+	else if (cmd_typed(a, "wait"))
+		wait_ms = cmd_int(a, "wait");
+	r.grace_ms = cmd_int(a, "grace");
+	if (r.grace_ms > ttl / 3)
+		r.grace_ms = ttl / 3;
+	r.margin_ms = ttl / 20;
+	block_signals(&r);
+	lock_init(&r.lock, c, cmd_str(a, "namespace"), a->arg[0], ttl,
+		r.argv[0]);
+	switch (take(&r, wait_ms)) {
+	case LOCK_MINE:
+		code = hold(&r);
+		break;
+	case LOCK_HELD:
+		code = (int)cmd_int(a, "held-code");
+		if (r.lock.version)
+			give(&r);
+		break;
+	default:
+		code = ctl_fail(lock_code(&r.lock), "cannot lock \"%s\": %s",
+			r.lock.name, r.lock.note);
+	}
+	lock_fini(&r.lock);
+	sigprocmask(SIG_SETMASK, &r.before, NULL);
+	if (r.signal) {
+		signal(r.signal, SIG_DFL);
+		raise(r.signal);
+	}
+	return code;
+}
