@@ -18,6 +18,7 @@
 #include "flush.h"
 #include "hint.h"
 #include "hsrv.h"
+#include "keyring.h"
 #include "metric.h"
 #include "pgpool.h"
 #include "pop.h"
@@ -166,6 +167,9 @@ write_engine(struct buf *b, struct ctx *x)
 		"Partitions offered to the database to claim.", ps.candidates);
 	one_u64(b, "queen_pop_candidates_empty_total", "counter",
 		"Candidates that had nothing.", ps.empty);
+	one_u64(b, "queen_pop_blocked_total", "counter",
+		"Candidates sealed with a key this process does not have.",
+		ps.blocked);
 	one_u64(b, "queen_change_scans_total", "counter",
 		"Scans for partitions written elsewhere.", cs.scans);
 	one_u64(b, "queen_change_scan_rows_total", "counter",
@@ -218,6 +222,9 @@ write_process(struct buf *b, struct ctx *x)
 	one_u64(b, "queen_maintenance_mode_enabled", "gauge",
 		"1 while pushes are refused for maintenance.",
 		x->push_maintenance);
+	one_u64(b, "queen_encryption_enabled", "gauge",
+		"1 when this process has a key to seal payloads with.",
+		keyring_seals(x));
 	one_u64(b, "queen_file_buffer_pending", "gauge",
 		"Messages in the outage spool; there is none.", 0);
 	one_u64(b, "queen_file_buffer_failed", "gauge",

@@ -194,7 +194,7 @@ def test_help_version_and_check_config(new_cell):
      " (expected true/false, 1/0, yes/no, on/off)"),
     ("JWT_ENABLED", "true", "JWT_ENABLED"),
     ("QUEEN_TENANCY_HEADER", "1", "QUEEN_TENANCY_HEADER"),
-    ("QUEEN_ENCRYPTION_KEY", "0" * 64, "QUEEN_ENCRYPTION_KEY"),
+    ("QUEEN_ENCRYPTION_KEY", "0" * 63, "QUEEN_ENCRYPTION_KEY"),
     ("PORT", "abc", "PORT"), ("PORT", "65536", "PORT"),
     ("PORT", "-1", "PORT"), ("DB_POOL_SIZE", "3", "DB_POOL_SIZE"),
     ("QUEEN_STMT_TIMEOUT_MS", "9" * 30, "QUEEN_STMT_TIMEOUT_MS"),
@@ -208,7 +208,7 @@ def test_a_bad_setting_is_exit_2_with_one_line_that_names_it(
     assert out.returncode == 2
     fatal = [x for x in out.stderr.splitlines() if "FATAL" in x]
     assert len(fatal) == 1 and text in fatal[0], out.stderr
-    assert "0" * 64 not in out.stderr
+    assert "0" * 63 not in out.stderr
 
 
 def test_no_database_at_boot_is_exit_3_with_one_line(new_cell):
