@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""queenctl lock: one command at a time, also when processes, brokers and
+answers get lost.  Faults come from a small key/value server of our own."""
+import contextlib
+import http.server
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from queenlib import wait_until
+from test_queenctl import NOTHING, SERVER, USER, Ctl
+
+LOCKS = "/api/v1/kv/queen-locks/"
+
+
+class Rows(http.server.ThreadingHTTPServer):
+    """One namespace of rows; `fault(method, n)` may lose the n-th request."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        self.rows, self.version, self.guard = {}, 0, threading.Lock()
+        self.seen, self.asked = [], []
+        self.fault = lambda method, n: None
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def live(self, path):
+        row = self.rows.get(path)
+        return row if row and row[2] > time.monotonic() else None
+
+    def apply(self, method, path, ask):
+        with self.guard:
+            self.seen.append(method)
+            row = self.live(path)
+            if method == "GET":
+                return {"op": "get", "found": bool(row), "key": path,
+                        **({"value": row[0], "version": row[1]}
+                           if row else {})}
+            expect = ask["expect"]
+            if (row[1] if row else 0) != expect:
+                return {"applied": False, "key": path,
+                        "reason": "exists" if expect == 0 else
+                        "version" if row else "absent",
+                        "value": row and row[0],
+                        "version": row[1] if row else 0}
+            if method == "DELETE":
+                del self.rows[path]
+                return {"applied": True, "value": row[0], "version": row[1]}
+            self.version += 1
+            self.rows[path] = (ask["value"], self.version,
+                               time.monotonic() + ask["ttlSeconds"])
+            return {"applied": True, "version": self.version}
+
+    @property
+    def url(self):
+        return "http://127.0.0.1:%d" % self.server_address[1]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def answer(self):
+        n = int(self.headers.get("Content-Length") or 0)
+        ask = json.loads(self.rfile.read(n) or b"{}")
+        rows = self.server
+        rows.asked.append(self.command)
+        fault = rows.fault(self.command, rows.asked.count(self.command))
+        if fault == "refuse":
+            self.send_response(503)
+            body = b'{"error":"kv_disabled"}'
+        elif fault == "drop":
+            self.close_connection = True
+            return
+        else:
+            body = json.dumps(rows.apply(self.command, self.path,
+                                         ask)).encode()
+            if fault == "lose":
+                self.close_connection = True
+                return
+            self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_PUT = do_DELETE = answer
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def rows():
+    server = Rows()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def home_of(folder, url):
+    home = os.path.join(folder, "home")
+    os.makedirs(home, exist_ok=True)
+    return Ctl(home, QUEEN_SERVER=url)
+
+
+@pytest.fixture
+def ctl(rows, folder):
+    return home_of(folder, rows.url)
+
+
+@pytest.fixture
+def spawn():
+    """spawn(ctl, *args) -> a queenctl that is ended with the test."""
+    made = []
+
+    def start(ctl, *args):
+        made.append(subprocess.Popen(
+            ctl.argv(*args), stdin=subprocess.DEVNULL, cwd=ctl.home,
+            env=ctl.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True))
+        return made[-1]
+
+    yield start
+    for one in made:
+        if one.poll() is None:
+            one.kill()
+        one.communicate()
+
+
+def exists(ctl, name):
+    return os.path.exists(os.path.join(ctl.home, name))
+
+
+def read(ctl, name):
+    with open(os.path.join(ctl.home, name)) as f:
+        return f.read()
+
+
+def alive(pid):
+    """A process that is neither gone nor waits to be reaped."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    return False
+
+
+# Exit codes and environment
+
+@pytest.mark.parametrize("script, code", [
+    ("true", 0), ("exit 7", 7), ("kill -TERM $$", 143),
+    ("kill -KILL $$", 137)])
+def test_the_exit_code_is_the_commands(ctl, rows, script, code):
+    assert ctl.run("lock", "l", "--", "sh", "-c", script, code=code) == ""
+    assert rows.rows == {}
+    assert rows.seen == ["PUT", "DELETE"]
+
+
+def test_a_command_that_cannot_run(ctl, rows):
+    assert ctl.fails(127, "lock", "l", "--", "./nothing") == \
+        "queenctl: cannot run ./nothing: No such file or directory\n"
+    assert ctl.fails(126, "lock", "l", "--", "/") == \
+        "queenctl: cannot run /: Permission denied\n"
+    assert rows.rows == {}
+
+
+def test_wrong_use_sends_nothing(ctl, rows):
+    for args in (["l"], ["l", "--"], ["--", "true"],
+                 ["l", "--ttl", "2s", "--", "true"],
+                 ["l", "--ttl", "3500ms", "--", "true"],
+                 ["l", "--ttl", "6s", "--grace", "3s", "--", "true"],
+                 ["l", "--held-code", "256", "--", "true"],
+                 ["l", "--wait", "1s", "--no-wait", "--", "true"]):
+        ctl.fails(USER, "lock", *args)
+    assert rows.seen == []
+
+
+def test_the_command_learns_its_fencing_token(ctl, rows):
+    rows.version = 40
+    show = ("sh", "-c", "echo $QUEEN_LOCK_NAMESPACE $QUEEN_LOCK_NAME "
+            "$QUEEN_LOCK_TOKEN \"$@\"", "sh")
+    assert ctl.run("lock", "a b", "--", *show, "-x", "--ttl", "--") == \
+        "queen-locks a b 41 -x --ttl --\n"
+    assert ctl.run("lock", "a b", "--namespace", "mine", "--", *show) == \
+        "mine a b 42\n"
+
+
+def test_the_row_says_who_holds_it(ctl, rows):
+    out = ctl.run("lock", "a/b", "--", "queenctl-nothing", code=127)
+    assert out == ""
+    seen = []
+    rows.fault = lambda method, n: seen.append(dict(rows.rows))
+    ctl.run("lock", "a/b", "--", "true")
+    (path, (value, _, _)), = seen[-1].items()
+    assert path == LOCKS + "a%2Fb"
+    assert sorted(value) == ["command", "holder", "host", "pid"]
+    assert value["command"] == "true"
+
+
+def test_descriptors_of_the_connection_are_not_inherited(ctl):
+    out = ctl.run("lock", "l", "--", "sh", "-c", "ls -l /proc/self/fd")
+    assert "socket" not in out
+
+
+def test_unreachable_and_not_allowed(ctl, rows, folder):
+    dead = home_of(folder, "http://127.0.0.1:1")
+    assert "cannot lock" in dead.fails(SERVER, "lock", "l", "--", "true")
+    rows.fault = lambda method, n: "refuse"
+    assert ctl.fails(SERVER, "lock", "l", "--", "true") == \
+        'queenctl: cannot lock "l": kv_disabled\n'
+
+
+# Held by another
+
+def held(rows, name="l", seconds=60):
+    rows.version += 1
+    rows.rows[LOCKS + name] = ({"holder": "other"}, rows.version,
+                               time.monotonic() + seconds)
+
+
+def test_a_held_lock_without_waiting(ctl, rows):
+    held(rows)
+    never = ("--", "touch", "ran")
+    assert ctl.fails(NOTHING, "lock", "l", "--no-wait", *never) == ""
+    assert ctl.fails(NOTHING, "lock", "l", "--wait", "100ms", *never) == ""
+    assert ctl.fails(75, "lock", "l", "--no-wait", "--held-code", "75",
+                     *never) == ""
+    assert not exists(ctl, "ran")
+
+
+def test_waiting_ends_when_the_lease_does(ctl, rows):
+    held(rows, seconds=0.5)
+    assert ctl.run("lock", "l", "--", "echo", "ran") == "ran\n"
+
+
+def test_a_signal_ends_the_wait(ctl, rows, spawn):
+    held(rows)
+    one = spawn(ctl, "lock", "l", "--", "touch", "ran")
+    wait_until(lambda: "GET" in rows.seen)
+    one.terminate()
+    assert one.wait(30) == -signal.SIGTERM
+    assert not exists(ctl, "ran") and rows.live(LOCKS + "l")
+
+
+# Keeping it
+
+def test_it_is_renewed_for_as_long_as_the_command_runs(ctl, rows, spawn):
+    one = spawn(ctl, "lock", "l", "--ttl", "3s", "--", "sh", "-c",
+                "while [ ! -e end ]; do sleep 0.1; done")
+    wait_until(lambda: rows.seen.count("PUT") >= 5)
+    assert rows.live(LOCKS + "l")[0]["pid"] == one.pid
+    open(os.path.join(ctl.home, "end"), "w").close()
+    assert one.wait(30) == 0
+    assert rows.rows == {}
+
+
+@pytest.mark.parametrize("fault", ["lose", "drop", "refuse"])
+def test_a_lost_answer_does_not_lose_the_lease(ctl, rows, spawn, fault):
+    rows.fault = lambda method, n: fault if (method, n) in (
+        ("PUT", 2), ("PUT", 3), ("DELETE", 1)) else None
+    one = spawn(ctl, "lock", "l", "--ttl", "3s", "--", "sh", "-c",
+                "while [ ! -e end ]; do sleep 0.1; done")
+    wait_until(lambda: rows.seen.count("PUT") >= 6)
+    open(os.path.join(ctl.home, "end"), "w").close()
+    assert one.wait(30) == 0
+    assert rows.rows == {}
+    assert rows.asked.count("DELETE") == 2
+
+
+def test_signals_reach_the_command_and_the_lock_is_given_back(
+        ctl, rows, spawn):
+    for signo in (signal.SIGINT, signal.SIGTERM):
+        one = spawn(ctl, "lock", "l", "--", "sh", "-c",
+                    "trap 'exit %d' INT TERM; echo $$ >up;"
+                    "while :; do sleep 0.1; done" % (signo + 50))
+        wait_until(lambda: exists(ctl, "up"))
+        one.send_signal(signo)
+        assert one.wait(30) == signo + 50
+        assert rows.rows == {}
+        os.unlink(os.path.join(ctl.home, "up"))
+
+
+def test_a_stolen_lease_ends_the_command(ctl, rows, spawn):
+    one = spawn(ctl, "lock", "l", "--ttl", "3s", "--", "sh", "-c",
+                "trap 'echo told >told; exit 0' TERM; echo $$ >up;"
+                "while :; do sleep 0.1; done")
+    wait_until(lambda: exists(ctl, "up"))
+    held(rows)
+    mine = dict(rows.rows)
+    assert one.wait(30) == SERVER
+    assert "the lease of \"l\" was lost" in one.stderr.read()
+    assert exists(ctl, "told")
+    assert rows.rows == mine
+
+
+def test_who_ignores_the_end_is_killed_after_the_grace(ctl, rows, spawn):
+    one = spawn(ctl, "lock", "l", "--ttl", "3s", "--grace", "200ms", "--",
+                "sh", "-c", "trap '' TERM; echo $$ >up;"
+                "while :; do sleep 0.1; done")
+    wait_until(lambda: exists(ctl, "up") and read(ctl, "up"))
+    pid = int(read(ctl, "up"))
+    held(rows)
+    assert one.wait(30) == SERVER
+    assert not alive(pid)
+
+
+def test_without_a_server_the_command_ends_before_the_lease(
+        ctl, rows, spawn):
+    one = spawn(ctl, "lock", "l", "--ttl", "3s", "--", "sh", "-c",
+                "trap '' TERM; echo $$ >up; while :; do sleep 0.1; done")
+    wait_until(lambda: exists(ctl, "up") and read(ctl, "up"))
+    pid = int(read(ctl, "up"))
+    rows.fault = lambda method, n: "drop"
+    wait_until(lambda: not alive(pid), every_s=0.005)
+    assert rows.live(LOCKS + "l"), "ran on after the lease"
+    assert one.wait(30) == SERVER
+
+
+def test_a_killed_keeper_takes_its_command_along(ctl, rows, spawn):
+    one = spawn(ctl, "lock", "l", "--ttl", "3s", "--", "sh", "-c",
+                "echo $$ >up; while :; do sleep 0.1; done")
+    wait_until(lambda: exists(ctl, "up") and read(ctl, "up"))
+    pid = int(read(ctl, "up"))
+    one.kill()
+    wait_until(lambda: not alive(pid))
+    assert rows.live(LOCKS + "l")
+    # the lease runs out by itself
+    assert ctl.run("lock", "l", "--", "echo", "mine") == "mine\n"
+
+
+# Against a cell
+
+@pytest.fixture
+def real(cell, folder):
+    return home_of(folder, "http://127.0.0.1:%d" % cell.port.number)
+
+
+COUNT = ("test ! -e busy || echo broken >broken; touch busy;"
+         "n=$(cat n); sleep 0.02; echo $((n + 1)) >n; rm busy")
+
+
+def test_eight_at_once_count_right(real, spawn):
+    with open(os.path.join(real.home, "n"), "w") as f:
+        f.write("0\n")
+    loop = "for i in 1 2 3 4 5; do %s lock count -- sh -c '%s' || exit; done" \
+        % (real.argv()[0], COUNT)
+    many = [subprocess.Popen(["sh", "-c", loop], env=real.env, cwd=real.home,
+                             stdin=subprocess.DEVNULL) for _ in range(8)]
+    assert [one.wait(120) for one in many] == [0] * 8
+    assert read(real, "n") == "40\n"
+    assert not exists(real, "broken")
+
+
+def test_tokens_grow(real):
+    tokens = [int(real.run("lock", "l", "--", "sh", "-c",
+                           "echo $QUEEN_LOCK_TOKEN")) for _ in range(4)]
+    assert tokens == sorted(set(tokens))
+
+
+def test_a_broker_restarted_in_between_is_not_noticed(cell, real, spawn):
+    one = spawn(real, "lock", "l", "--ttl", "20s", "--", "sh", "-c",
+                "touch up; while [ ! -e end ]; do sleep 0.1; done; exit 3")
+    wait_until(lambda: exists(real, "up"))
+
+    def version():
+        return real.json("kv", "get", "queen-locks", "l")["version"]
+
+    before = version()
+    cell.kill9()
+    cell.start()
+    wait_until(lambda: version() > before)
+    assert real.fails(NOTHING, "lock", "l", "--no-wait", "--", "true") == ""
+    open(os.path.join(real.home, "end"), "w").close()
+    assert one.wait(30) == 3
+    assert real.fails(NOTHING, "kv", "get", "queen-locks", "l") == ""
+
+
+def test_a_lock_that_was_deleted_is_lost(real, spawn):
+    one = spawn(real, "lock", "l", "--ttl", "3s", "--", "sh", "-c",
+                "touch up; while :; do sleep 0.1; done")
+    wait_until(lambda: exists(real, "up"))
+    assert re.match(r"deleted queen-locks/l version=\d+\n\Z",
+                    real.run("kv", "delete", "queen-locks", "l", "--yes"))
+    assert one.wait(30) == SERVER
