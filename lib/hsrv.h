@@ -88,6 +88,8 @@ void *hsrv_ctx(const struct hsrv_req *r);
 struct span hsrv_param(const struct hsrv_req *r, int i);
 /* First value of a query key, decoded (`+` is a space); false when absent. */
 bool hsrv_query(const struct hsrv_req *r, const char *key, struct span *out);
+/* Was there a `?`, even with nothing behind it? */
+bool hsrv_has_query(const struct hsrv_req *r);
 /* A header by case-insensitive name; false when absent. */
 bool hsrv_header(const struct hsrv_req *r, const char *name,
 	struct span *out);

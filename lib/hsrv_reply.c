@@ -30,6 +30,12 @@ hsrv_query(const struct hsrv_req *r, const char *key, struct span *out)
 }
 
 bool
+hsrv_has_query(const struct hsrv_req *r)
+{
+	return r->query.p != NULL;
+}
+
+bool
 hsrv_header(const struct hsrv_req *r, const char *name, struct span *out)
 {
 	size_t n = strlen(name);

@@ -42,6 +42,7 @@ struct op {
 	pgpool_fn done;
 	void *arg;
 	int64_t queued_ms;
+	int64_t wait_ms; /* 0 = as long as it takes */
 	int retries; /* after a stale plan, once per link at most */
 };
 
@@ -413,6 +414,35 @@ fail_waiting(struct pgpool *p, struct lane *l, int64_t before_ms)
 	}
 }
 
+/* Takes one that has waited longer than it wants to; NULL when there is none. */
+static struct op *
+take_impatient(struct lane *l, int64_t now)
+{
+	for (struct op **at = &l->first, *o; (o = *at) != NULL; at = &o->next) {
+		if (o->wait_ms == 0 || now - o->queued_ms < o->wait_ms)
+			continue;
+		*at = o->next;
+		if (l->end == &o->next)
+			l->end = at;
+		l->waiting--;
+		return o;
+	}
+	return NULL;
+}
+
+static void
+fail_impatient(struct pgpool *p, struct lane *l, int64_t now)
+{
+	struct op *o;
+	struct err e;
+
+	while (!p->freed && (o = take_impatient(l, now)) != NULL) {
+		err_set(&e, ERR_LIMIT, "no connection was free within %lld ms",
+			(long long)o->wait_ms);
+		op_done(p, o, NULL, &e);
+	}
+}
+
 static void
 on_tick(void *arg)
 {
@@ -430,6 +460,7 @@ on_tick(void *arg)
 			fail_waiting(p, l, now);
 		else if (l->up == 0)
 			fail_waiting(p, l, now - WAIT_MS);
+		fail_impatient(p, l, now);
 	}
 	for (int i = 0; i < p->lanes_n && !p->freed; i++)
 		work |= p->lanes[i].busy > 0 || p->lanes[i].waiting > 0;
@@ -587,10 +618,19 @@ void
 pgpool_bundle(struct pgpool *p, int lane, const struct pgstmt *s,
 	struct pgargs *args, pgpool_decide_fn decide, pgpool_fn done, void *arg)
 {
+	pgpool_within(p, lane, 0, s, args, decide, done, arg);
+}
+
+void
+pgpool_within(struct pgpool *p, int lane, int64_t wait_ms,
+	const struct pgstmt *s, struct pgargs *args, pgpool_decide_fn decide,
+	pgpool_fn done, void *arg)
+{
 	struct op *o = calloc(1, sizeof *o);
 
 	BUG(o == NULL);
 	o->stmt = s;
+	o->wait_ms = wait_ms;
 	o->decide = decide;
 	o->done = done;
 	o->arg = arg;

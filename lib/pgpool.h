@@ -62,6 +62,13 @@ void pgpool_call(struct pgpool *p, int lane, const struct pgstmt *s,
 void pgpool_bundle(struct pgpool *p, int lane, const struct pgstmt *s,
 	struct pgargs *args, pgpool_decide_fn decide, pgpool_fn done,
 	void *arg);
+/*
+ * The same (decide NULL: a plain call), but not for who waits longer than
+ * wait_ms for a connection of the lane: ERR_LIMIT, nothing was sent.
+ */
+void pgpool_within(struct pgpool *p, int lane, int64_t wait_ms,
+	const struct pgstmt *s, struct pgargs *args, pgpool_decide_fn decide,
+	pgpool_fn done, void *arg);
 
 /*
  * Gives up: what is in flight or waits is answered with its failure in the

@@ -18,6 +18,7 @@ struct hint;
 struct hsrv;
 struct hsrv_req;
 struct kvlimit;
+struct kv_sweep;
 struct loop;
 struct maint;
 struct pgpool;
@@ -58,6 +59,7 @@ struct ctx {
 	struct counts *counts;		/* per-minute counters */
 	struct stats *stats;		/* cached statistics */
 	struct maint *maint;		/* due work: retention, purge, cleanup */
+	struct kv_sweep *kv_sweep;	/* dead KV rows */
 	struct kvlimit *kvlimit;	/* rates and quotas of kv and timers */
 	struct sweep *sweep;		/* dead kv rows, usage of tenants */
 };

@@ -32,6 +32,7 @@ struct kv_op {
 	struct span *keys;		/* getMany */
 	size_t keys_n;
 	struct span value;		/* JSON as sent; n = 0 none */
+	size_t value_bytes;		/* of value or delta, printed compactly */
 	struct span delta, min, max;	/* JSON numbers; n = 0 none */
 	struct span after;
 	int64_t expect;			/* -1 = none */
@@ -43,7 +44,7 @@ struct kv_op {
 
 struct kv_ops {
 	struct kv_op *v;
-	size_t n, cap;
+	size_t n;
 	/* what limits are about: upper bounds of what the call adds */
 	int64_t writes;			/* operations that write at all */
 	int64_t rows;			/* that may add a row */
@@ -61,13 +62,14 @@ struct kv_fault {
 	char reason_text[256];		/* room for a reason of the database */
 };
 
-/* Columns of the rows of kv_apply_v1 in a result, consecutive from `ord`:
- * ord, row_no, verdict, reason, key, value, version, expires_at, updated_at. */
+/* Where a result has the columns of kv_apply_v1. */
 struct kv_cols {
 	int ord, row_no, verdict, reason, key, value, version, expires_at,
 		updated_at;
 };
 
+/* The rule of namespaces. */
+bool kv_ops_is_namespace(struct span s);
 /* Reads and checks a JSON array of operations.  0, or -1 with *f filled. */
 int kv_ops_parse(struct span json, bool in_bundle, const struct ctx *x,
 	struct arena *a, struct kv_ops *o, struct kv_fault *f)

@@ -24,6 +24,7 @@
 #include "hsrv.h"
 #include "instance.h"
 #include "keyring.h"
+#include "kv_sweep.h"
 #include "log.h"
 #include "loop.h"
 #include "maint.h"
@@ -399,6 +400,7 @@ start_parts(struct boot *b)
 	x->pops = pops_new(x);
 	x->changes = changes_new(x);
 	x->maint = maint_new(x);
+	x->kv_sweep = kv_sweep_new(x);
 	loop_timer_init(&b->watchdog, x->loop, on_watchdog, b);
 	loop_timer_init(&b->settle, x->loop, on_settle, b);
 	catalog_start(x->catalog, on_catalog, b);
@@ -413,6 +415,7 @@ stop_parts(struct boot *b)
 	loop_timer_fini(&b->settle);
 	hsrv_free(b->metrics);
 	hsrv_free(x->hsrv);
+	kv_sweep_free(x->kv_sweep);
 	maint_free(x->maint);
 	changes_free(x->changes);
 	pops_free(x->pops);

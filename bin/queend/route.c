@@ -12,6 +12,7 @@
 #include "fetch.h"
 #include "group.h"
 #include "jwrite.h"
+#include "kv.h"
 #include "lease.h"
 #include "message.h"
 #include "pop.h"
@@ -40,6 +41,13 @@ const struct hsrv_route route_table[] = {
 	{ HSRV_POST, API "/transaction", txn_post, ROUTE_READ_WRITE },
 	{ HSRV_POST, API "/fetch", fetch_post, ROUTE_READ },
 	{ HSRV_POST, API "/partitions/changed", changed_post, ROUTE_READ },
+
+	{ HSRV_POST, API "/kv", kv_post, ROUTE_READ_WRITE },
+	{ HSRV_GET, API "/kv/:ns/*key", kv_get, ROUTE_READ },
+	{ HSRV_PUT, API "/kv/:ns/*key", kv_put, ROUTE_READ_WRITE },
+	{ HSRV_DELETE, API "/kv/:ns/*key", kv_delete, ROUTE_READ_WRITE },
+	{ HSRV_GET, RES "/kv/namespaces", kv_namespaces, ROUTE_READ },
+	{ HSRV_POST, RES "/kv/list", kv_list, ROUTE_READ },
 
 	{ HSRV_POST, API "/configure", queue_configure, ROUTE_READ_WRITE },
 	{ HSRV_GET, RES "/queues", queue_list, ROUTE_READ },

@@ -36,6 +36,11 @@ struct settings {
 	int64_t fetch_safe_floor_ms;
 	int64_t cache_refresh_ms;
 	int64_t dedup_cache_mb;
+	/* kv */
+	int64_t kv_max_ops, kv_max_keys, kv_max_value_bytes, kv_max_key_bytes;
+	int64_t kv_max_read_bytes, kv_prefix_limit;
+	int64_t kv_expire_every_ms, kv_expire_batch;
+	bool sweeper;
 	/* jobs */
 	int64_t retention_interval_ms, retention_batch_size, retention_due_cap;
 	int64_t cleanup_days;
