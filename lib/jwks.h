@@ -45,10 +45,10 @@ int jwks_new(struct loop *l, const struct jwks_conf *c, struct jwks **out,
 	struct err *e) __attribute__((warn_unused_result));
 /* Begins the first fetch; never fails, an unreachable host is logged. */
 void jwks_start(struct jwks *j);
-/* Nobody may wait any more; forgets a fetch under way. */
+/* Not out of a callback.  Forgets a fetch under way and who waits for it. */
 void jwks_free(struct jwks *j);
 
-/* The set now: NULL before the first, borrowed until the loop's next turn. */
+/* The set now: NULL before the first; borrowed, valid until the loop runs. */
 const struct jwt_keys *jwks_keys(const struct jwks *j);
 /*
  * Joins the fetch under way or begins one: true, and w->fn runs after it,
