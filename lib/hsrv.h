@@ -25,6 +25,8 @@ enum hsrv_method {
 	HSRV_GET, HSRV_HEAD, HSRV_POST, HSRV_PUT, HSRV_DELETE, HSRV_OTHER
 };
 
+enum { HSRV_NO_ROUTE = -1 };
+
 typedef void (*hsrv_fn)(struct hsrv_req *r);
 
 /*
@@ -42,8 +44,9 @@ struct hsrv_conf {
 	const struct hsrv_route *routes;
 	size_t routes_n;
 	/*
-	 * Before the body: returns true to go on, or false after having
-	 * replied.  NULL = all pass.
+	 * Before the body, and for paths without a route (HSRV_NO_ROUTE):
+	 * true to go on; false after having replied, or to keep the request,
+	 * bodies unread, until hsrv_gate_pass or a reply.  NULL = all pass.
 	 */
 	bool (*gate)(struct hsrv_req *r, int level);
 	hsrv_fn unmatched;	/* no route; sees method and path, no body */
@@ -84,6 +87,13 @@ void hsrv_stats(const struct hsrv *s, struct hsrv_stats *out);
 
 /* ---- a request; owned by the handler until reply or drop ---- */
 void *hsrv_ctx(const struct hsrv_req *r);
+enum hsrv_method hsrv_method(const struct hsrv_req *r);
+struct span hsrv_path(const struct hsrv_req *r);	/* as sent, no query */
+/* A gate that kept the request lets it go on; never from inside the gate. */
+void hsrv_gate_pass(struct hsrv_req *r);
+/* What the gate found out about the sender, for the handler. */
+void hsrv_set_who(struct hsrv_req *r, const void *who);
+const void *hsrv_who(const struct hsrv_req *r);
 /* i-th decoded path parameter. */
 struct span hsrv_param(const struct hsrv_req *r, int i);
 /* First value of a query key, decoded (`+` is a space); false when absent. */

@@ -35,6 +35,7 @@ struct view {
 };
 
 static void on_timer(void *arg);
+static void resume(struct hsrv_conn *c);
 static void step(struct hsrv_conn *c);
 
 /* ---- life ---- */
@@ -76,6 +77,8 @@ on_later(void *arg)
 	c->later = false;
 	if (c->state == HSRV_AT_DEAD)
 		free(c);
+	else if (c->passed && c->state == HSRV_AT_HANDLER)
+		resume(c);
 	else if (c->parked && c->on_gone &&
 		 (c->gone || hsrv_conn_hangs_up(c, true)))
 		call_gone(c);
@@ -319,7 +322,47 @@ find_route(struct hsrv_req *r)
 	}
 }
 
-/* Route, gate, size; then the handler at once or the body first. */
+/* The gate let it through: size, then the handler at once or the body first. */
+static void
+admitted(struct hsrv_conn *c, size_t in_hand)
+{
+	struct hsrv *s = c->s;
+	struct hsrv_req *r = c->req;
+
+	if (!r->route) {
+		give_to_handler(c);
+		return;
+	}
+	if (c->length_left > s->conf.max_body_bytes) {
+		hsrv_reply_refuse(c, 413, "request body too large");
+		return;
+	}
+	c->must_close = false;
+	c->skip = 0;
+	if (!c->chunked && c->length_left <= 0) {
+		give_to_handler(c);
+		return;
+	}
+	c->state = HSRV_AT_BODY;
+	if (c->chunked) {
+		c->length_left = 0;
+		c->chunk = arena_zalloc(r->arena, sizeof(*c->chunk));
+	}
+	c->body_from_ms = loop_now_ms(c->loop);
+	c->body_wire_bytes = 0;
+	c->waiting_from_ms = 0;
+	timer_start(c, s->conf.body_timeout_ms);
+	if (c->expect_continue && in_hand == 0) {
+		static const char go[] = "HTTP/1.1 100 Continue\r\n\r\n";
+
+		/* Nothing is before it in the socket: it fits or is lost. */
+		if (send(c->fd, go, sizeof(go) - 1, MSG_NOSIGNAL) !=
+			(ssize_t)sizeof(go) - 1)
+			hsrv_conn_close(c);
+	}
+}
+
+/* Route and gate. */
 static void
 admit(struct hsrv_conn *c, const struct hsrv_head *h, size_t in_hand)
 {
@@ -327,6 +370,11 @@ admit(struct hsrv_conn *c, const struct hsrv_head *h, size_t in_hand)
 	struct hsrv_req *r = c->req;
 	bool body = h->chunked || h->length > 0;
 
+	c->chunked = h->chunked;
+	c->length_left = h->length;
+	c->chunk = NULL;
+	c->expect_continue = h->expect_continue;
+	c->passed = false;
 	/* Refused before its body: jump over a short one, else close. */
 	c->skip = 0;
 	if (body && !h->chunked && h->length <= (int64_t)in_hand)
@@ -336,40 +384,40 @@ admit(struct hsrv_conn *c, const struct hsrv_head *h, size_t in_hand)
 	s->stats.requests++;
 	c->served++;
 	find_route(r);
-	if (!r->route) {
-		give_to_handler(c);
-		return;
-	}
 	c->state = HSRV_AT_HANDLER; /* the gate may reply */
-	if (s->conf.gate && !s->conf.gate(r, r->route->level))
-		return;
-	if (h->length > s->conf.max_body_bytes) {
-		hsrv_reply_refuse(c, 413, "request body too large");
-		return;
-	}
-	c->must_close = false;
-	c->skip = 0;
-	if (!body) {
-		give_to_handler(c);
+	c->gated = true;
+	if (s->conf.gate &&
+		!s->conf.gate(r, r->route ? r->route->level : HSRV_NO_ROUTE)) {
+		/* kept: the body stays where it is until the verdict */
+		if (c->state == HSRV_AT_HANDLER && body) {
+			c->skip = 0;
+			c->must_close = true;
+		}
 		return;
 	}
-	c->state = HSRV_AT_BODY;
-	c->chunked = h->chunked;
-	c->length_left = h->chunked ? 0 : h->length;
-	c->chunk =
-		h->chunked ? arena_zalloc(r->arena, sizeof(*c->chunk)) : NULL;
-	c->body_from_ms = loop_now_ms(c->loop);
-	c->body_wire_bytes = 0;
-	c->waiting_from_ms = 0;
-	timer_start(c, s->conf.body_timeout_ms);
-	if (h->expect_continue && in_hand == 0) {
-		static const char go[] = "HTTP/1.1 100 Continue\r\n\r\n";
+	c->gated = false;
+	admitted(c, in_hand);
+}
 
-		/* Nothing is before it in the socket: it fits or is lost. */
-		if (send(c->fd, go, sizeof(go) - 1, MSG_NOSIGNAL) !=
-			(ssize_t)sizeof(go) - 1)
-			hsrv_conn_close(c);
-	}
+void
+hsrv_gate_pass(struct hsrv_req *r)
+{
+	struct hsrv_conn *c = r->c;
+
+	BUG(!c->gated || c->state != HSRV_AT_HANDLER);
+	c->passed = true;
+	hsrv_conn_later(c);
+}
+
+/* From the loop: the gate that kept the request has let it go. */
+static void
+resume(struct hsrv_conn *c)
+{
+	c->passed = false;
+	c->gated = false;
+	admitted(c, c->in.len);
+	if (c->state == HSRV_AT_BODY)
+		step(c);
 }
 
 /* False when more bytes are needed. */

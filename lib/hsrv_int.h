@@ -114,6 +114,7 @@ struct hsrv_req {
 	struct buf body;
 	int64_t body_counted;		/* in s->stats.body_bytes */
 	void *user;
+	const void *who;
 	/* reply */
 	struct buf out;
 	const char *type;
@@ -162,6 +163,9 @@ struct hsrv_conn {
 	bool chunked;
 	bool must_close; /* framing in doubt, or bytes of ours unread */
 	bool waiting;	/* on s->waiters */
+	bool gated;	/* the gate keeps the request */
+	bool passed;	/* and has let it go since */
+	bool expect_continue;
 	int served;
 
 	struct hsrv_req *req;
@@ -169,7 +173,7 @@ struct hsrv_conn {
 	struct buf in;		/* read but not consumed */
 	int64_t in_counted;	/* of it in s->held_bytes */
 	size_t scanned;		/* hsrv_head_end */
-	int64_t length_left;	/* of a counted body */
+	int64_t length_left;	/* of a counted body; -1 = none */
 	int64_t skip;		/* refused body bytes to jump over */
 	struct hsrv_chunk *chunk;	/* in the arena of the request */
 	int64_t body_from_ms;

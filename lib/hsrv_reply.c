@@ -10,6 +10,30 @@
 
 #include "jwrite.h"
 
+enum hsrv_method
+hsrv_method(const struct hsrv_req *r)
+{
+	return r->method;
+}
+
+struct span
+hsrv_path(const struct hsrv_req *r)
+{
+	return r->path;
+}
+
+void
+hsrv_set_who(struct hsrv_req *r, const void *who)
+{
+	r->who = who;
+}
+
+const void *
+hsrv_who(const struct hsrv_req *r)
+{
+	return r->who;
+}
+
 void *
 hsrv_ctx(const struct hsrv_req *r)
 {

@@ -124,8 +124,12 @@ gate(struct hsrv_req *r, int level)
 	struct t *t = hsrv_ctx(r);
 
 	t->gates++;
-	if (level == 0)
+	if (level == HSRV_NO_ROUTE || level == 0)
 		return true;
+	if (level == 2) {
+		t->held[t->held_n++] = r;
+		return false;
+	}
 	hsrv_reply_error(r, 401, "Authentication required");
 	return false;
 }
@@ -134,6 +138,7 @@ static const struct hsrv_route routes[] = {
 	{ HSRV_GET, "/hello", do_hello, 0 },
 	{ HSRV_POST, "/echo", do_echo, 0 },
 	{ HSRV_POST, "/secret", do_echo, 1 },
+	{ HSRV_POST, "/asked", do_echo, 2 },
 	{ HSRV_GET, "/empty", do_empty, 0 },
 	{ HSRV_GET, "/big", do_big, 0 },
 	{ HSRV_GET, "/hold", do_hold, 0 },
@@ -696,6 +701,31 @@ the_gate_decides_before_the_body(void **state)
 	reply_is(t, 401, "{\"error\":\"Authentication required\"}");
 	assert_false(head_has(&last, "Connection"));
 	reply_is(t, 200, "x");
+}
+
+static void
+the_gate_may_keep_a_request(void **state)
+{
+	struct t *t = *state;
+
+	start(t);
+	/* let go: the body is read then, the next request after it */
+	SEND(client_open(t, 0),
+		"POST /asked HTTP/1.1\r\n" H
+		"Content-Length: 5\r\n\r\nhelloGET /n/x HTTP/1.1\r\n" H "\r\n");
+	UNTIL(t, one_is_held);
+	assert_int_equal(t->handled, 0);
+	hsrv_gate_pass(t->held[0]);
+	reply_is(t, 201, "hello");
+	reply_is(t, 200, "x");
+	/* refused later: a body that was not read ends the connection */
+	t->held_n = 0;
+	SEND(client_open(t, 0),
+		"POST /asked HTTP/1.1\r\n" H
+		"Content-Length: 1000\r\n\r\nhello");
+	UNTIL(t, one_is_held);
+	hsrv_reply_error(t->held[0], 401, "Unknown key ID");
+	reply_is_last(t, 401, "{\"error\":\"Unknown key ID\"}");
 }
 
 static void
@@ -1453,6 +1483,7 @@ main(void)
 		T(lingering_ends_after_256_kib),
 		T(continue_is_said_only_after_route_gate_and_size),
 		T(the_gate_decides_before_the_body),
+		T(the_gate_may_keep_a_request),
 		T(each_refused_head_is_a_json_error_and_the_end),
 		T(each_bad_chunk_is_a_json_error_and_the_end),
 		T(an_early_end_is_told),
