@@ -202,6 +202,14 @@ make(const struct context_target *t)
 		explicit_bzero(b.p, b.len);
 		buf_fini(&b);
 	}
+	if (t->tenant) {
+		struct buf b = BUF_ZERO;
+
+		buf_printf(&b, "x-queen-tenant: %s", t->tenant);
+		buf_putc(&b, '\0');
+		add_header(c, b.p);
+		buf_fini(&b);
+	}
 	/* a proxy of the environment must not come between us and ourselves */
 	if (is_loopback(t->url))
 		curl_easy_setopt(c->h, CURLOPT_PROXY, "");

@@ -257,6 +257,8 @@ const struct cmd_flag cmd_globals[] = {
 	  "the broker, as http://host:6632"),
 	FLAG("token", 0, CMD_STR, NULL, "TOKEN",
 	  "bearer token; QUEEN_TOKEN hides it from the process list"),
+	FLAG("tenant", 0, CMD_STR, NULL, "UUID",
+	  "the tenant, for a server that is told by header"),
 	WORDS("output", 'o', CMD_STR, NULL, "FORMAT",
 	  "table, wide, json, ndjson, yaml, raw, jsonpath=PATH",
 	  "table wide json ndjson yaml raw jsonpath="),

@@ -14,7 +14,7 @@ struct err;
 
 /* The global flags as typed; NULL = not typed. */
 struct context_ask {
-	const char *config, *context, *server, *token;
+	const char *config, *context, *server, *token, *tenant;
 	bool insecure;
 };
 
@@ -37,6 +37,7 @@ struct context_file {
 struct context_target {
 	char *url;		/* no slash at the end */
 	char *token;		/* NULL = none */
+	char *tenant;		/* UUID, NULL = the default tenant */
 	char *context;		/* name in use, NULL = none */
 	bool insecure;
 };

@@ -13,6 +13,8 @@
 #include "context.h"
 #include "err.h"
 #include "file.h"
+#include "qid.h"
+#include "span.h"
 
 enum { TOKEN_MAX_BYTES = 64 << 10 };
 
@@ -30,6 +32,7 @@ context_target_fini(struct context_target *t)
 	if (t->token)
 		explicit_bzero(t->token, strlen(t->token));
 	free(t->token);
+	free(t->tenant);
 	free(t->url);
 	free(t->context);
 	*t = (struct context_target){ .url = NULL };
@@ -186,6 +189,23 @@ set_token(struct context_target *t, const struct context_ask *ask,
 	return 0;
 }
 
+static int
+set_tenant(
+	struct context_target *t, const struct context_ask *ask, struct err *e)
+{
+	const char *text = ask->tenant && *ask->tenant ? ask->tenant
+						       : env("QUEEN_TENANT");
+	struct qid id;
+
+	if (!text)
+		return 0;
+	if (!qid_parse(span_of(text), &id))
+		return err_set(
+			e, ERR_CONFIG, "tenant \"%.60s\" is no UUID", text);
+	t->tenant = strdup(text);
+	return 0;
+}
+
 int
 context_resolve(
 	const struct context_ask *ask, struct context_target *t, struct err *e)
@@ -204,7 +224,7 @@ context_resolve(
 	t->insecure = ask->insecure || (c && c->insecure);
 	if (c)
 		t->context = strdup(c->name);
-	if (set_url(t, url, e) != 0 ||
+	if (set_url(t, url, e) != 0 || set_tenant(t, ask, e) != 0 ||
 		set_token(t, ask, c ? c->token_ref : NULL, e) != 0)
 		goto out;
 	rc = 0;

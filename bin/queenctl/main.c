@@ -27,6 +27,7 @@ take_globals(struct ctl *c, const struct cmd_call *a)
 		.context = cmd_global(a, "context")->text,
 		.server = cmd_global(a, "server")->text,
 		.token = cmd_global(a, "token")->text,
+		.tenant = cmd_global(a, "tenant")->text,
 		.insecure = cmd_global(a, "insecure")->truth,
 	};
 	c->output = cmd_global(a, "output")->text;

@@ -137,3 +137,8 @@ def test_tx_takes_riders_alone(ctl):
 def test_unreachable(folder):
     dead = home_of(folder, "http://127.0.0.1:1")
     dead.fails(SERVER, "kv", "get", "orders", "k")
+
+
+def test_a_tenant_is_a_uuid(ctl):
+    assert ctl.fails(USER, "queue", "list", "--tenant", "acme") == \
+        'queenctl: tenant "acme" is no UUID\n'
