@@ -38,8 +38,7 @@ struct jwks {
 	bool failing;
 };
 
-static void
-on_done(struct jwks *j, CURLcode rc);
+static void on_done(struct jwks *j, CURLcode rc);
 
 /* ---- curl on the loop ---- */
 
@@ -188,8 +187,8 @@ take_keys(struct jwks *j, CURLcode rc, struct err *e)
 
 	if (rc != CURLE_OK)
 		return err_set(e, ERR_IO, "%s",
-			j->curl_error[0] ? j->curl_error :
-					   curl_easy_strerror(rc));
+			j->curl_error[0] ? j->curl_error
+					 : curl_easy_strerror(rc));
 	curl_easy_getinfo(j->easy, CURLINFO_RESPONSE_CODE, &status);
 	if (status != 200)
 		return err_set(e, ERR_IO, "status %ld", status);
@@ -277,8 +276,8 @@ check_url(const char *url, char **host, struct err *e)
 		curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
 		curl_url_get(u, CURLUPART_HOST, &name, 0) != CURLUE_OK ||
 		(strcmp(scheme, "https") != 0 && strcmp(scheme, "http") != 0))
-		rc = err_set(e, ERR_CONFIG,
-			"JWT_JWKS_URL is no http or https URL");
+		rc = err_set(
+			e, ERR_CONFIG, "JWT_JWKS_URL is no http or https URL");
 	else if (strcmp(scheme, "http") == 0)
 		log_line(LOG_WARN, "jwks",
 			"keys of tokens fetched in clear can be forged: use "

@@ -55,8 +55,8 @@ check_conf(const struct jwt_conf *c, struct err *e)
 	bool is_public;
 
 	if (!given(c->algorithm) || !jwt_algorithm_known(c->algorithm))
-		return err_set(e, ERR_CONFIG,
-			"JWT_ALGORITHM is not one of " SETTINGS);
+		return err_set(
+			e, ERR_CONFIG, "JWT_ALGORITHM is not one of " SETTINGS);
 	alg = jwt_alg_find(span_of(c->algorithm));
 	is_public = given(c->public_key) || given(c->jwks_url);
 	if (alg && alg->family != JWT_HS && !is_public)
@@ -163,8 +163,8 @@ find_key(const struct jwt *j, const struct jwt_keys *keys,
 		if (!j->pem_bad && is_rs == (j->pem.rsa != NULL))
 			return JWT_OK;
 		return refuse(f, 500,
-			is_rs ? "invalid RSA public key PEM" :
-				"invalid Ed public key PEM");
+			is_rs ? "invalid RSA public key PEM"
+			      : "invalid Ed public key PEM");
 	}
 	*k = jwt_keys_find(keys, h->has_kid, h->kid, alg->family);
 	if (*k)
@@ -199,8 +199,8 @@ check_signature(const struct jwt *j, const struct jwt_keys *keys,
 			return v;
 	}
 	good = jwt_base64(p->sig, a, &sig) &&
-		(k ? jwt_sig_public(alg, k, p->text, sig) :
-		     jwt_sig_hmac(alg, j->secret, p->text, sig));
+	       (k ? jwt_sig_public(alg, k, p->text, sig)
+		  : jwt_sig_hmac(alg, j->secret, p->text, sig));
 	return good ? JWT_OK : refuse(f, 401, JWT_BAD_SIGNATURE);
 }
 

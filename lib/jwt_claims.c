@@ -64,9 +64,8 @@ text_of(const struct jspan_val *v, struct arena *a, struct span *out)
 bool
 jwt_head_parse(struct span json, struct arena *a, struct jwt_head *h)
 {
-	struct jwt_member m[] = {
-		{ .name = "alg" }, { .name = "kid" }, { .name = "crit" }
-	};
+	struct jwt_member m[] = { { .name = "alg" }, { .name = "kid" },
+		{ .name = "crit" } };
 
 	*h = (struct jwt_head){ .has_kid = false };
 	if (!jwt_object(json, a, m, 3) || !text_of(&m[0].val, a, &h->alg))
@@ -181,7 +180,8 @@ subject_of(const struct jspan_val *v, struct arena *a, struct span *sub)
 {
 	if (v->type == JSPAN_NONE || v->type == JSPAN_NULL)
 		return true;
-	return text_of(v, a, sub) && (sub->n == 0 || !memchr(sub->p, 0, sub->n));
+	return text_of(v, a, sub) &&
+	       (sub->n == 0 || !memchr(sub->p, 0, sub->n));
 }
 
 static const char *
@@ -209,11 +209,10 @@ jwt_claims_check(const struct jwt_conf *c, struct span json, int64_t now_s,
 	struct arena *a, struct jwt_claims *out)
 {
 	enum { EXP, NBF, IAT, ISS, AUD, SUB, ROLE, ROLES, MEMBERS };
-	struct jwt_member m[MEMBERS] = {
-		{ .name = "exp" }, { .name = "nbf" }, { .name = "iat" },
-		{ .name = "iss" }, { .name = "aud" }, { .name = "sub" },
-		{ .name = c->roles_claim }, { .name = c->roles_array_claim }
-	};
+	struct jwt_member m[MEMBERS] = { { .name = "exp" }, { .name = "nbf" },
+		{ .name = "iat" }, { .name = "iss" }, { .name = "aud" },
+		{ .name = "sub" }, { .name = c->roles_claim },
+		{ .name = c->roles_array_claim } };
 	struct roles roles = { .conf = c };
 	struct span text;
 	const char *why;
@@ -221,8 +220,8 @@ jwt_claims_check(const struct jwt_conf *c, struct span json, int64_t now_s,
 	if (!jwt_object(json, a, m, MEMBERS) ||
 		!subject_of(&m[SUB].val, a, &out->sub))
 		return JWT_BAD_SIGNATURE;
-	why = check_dates(&m[EXP].val, &m[NBF].val, &m[IAT].val, now_s,
-		c->skew_s, a);
+	why = check_dates(
+		&m[EXP].val, &m[NBF].val, &m[IAT].val, now_s, c->skew_s, a);
 	if (why)
 		return why;
 	if (c->issuer && *c->issuer &&

@@ -43,10 +43,10 @@ rsa_is_sound(const EVP_PKEY *p)
 	bool good;
 
 	good = EVP_PKEY_get_base_id(p) == EVP_PKEY_RSA &&
-		bits >= RSA_BITS_MIN && bits <= RSA_BITS_MAX &&
-		EVP_PKEY_get_bn_param(p, OSSL_PKEY_PARAM_RSA_E, &e) == 1 &&
-		BN_is_odd(e) && !BN_is_one(e) &&
-		BN_num_bits(e) <= RSA_E_BITS_MAX;
+	       bits >= RSA_BITS_MIN && bits <= RSA_BITS_MAX &&
+	       EVP_PKEY_get_bn_param(p, OSSL_PKEY_PARAM_RSA_E, &e) == 1 &&
+	       BN_is_odd(e) && !BN_is_one(e) &&
+	       BN_num_bits(e) <= RSA_E_BITS_MAX;
 	BN_free(e);
 	return good;
 }
@@ -61,17 +61,17 @@ jwt_key_of_pem(struct span pem, struct jwt_key *k)
 	bool good = false;
 
 	*k = (struct jwt_key){ .rsa = NULL };
-	c = OSSL_DECODER_CTX_new_for_pkey(&key, "PEM", NULL, NULL,
-		EVP_PKEY_PUBLIC_KEY, NULL, NULL);
+	c = OSSL_DECODER_CTX_new_for_pkey(
+		&key, "PEM", NULL, NULL, EVP_PKEY_PUBLIC_KEY, NULL, NULL);
 	if (c && OSSL_DECODER_from_data(c, &p, &left) == 1 && key) {
 		good = true;
 		if (rsa_is_sound(key))
 			k->rsa = key;
 		else
 			good = EVP_PKEY_get_base_id(key) == EVP_PKEY_ED25519 &&
-				EVP_PKEY_get_raw_public_key(key, k->ed, &n) ==
-					1 &&
-				n == JWT_ED_BYTES;
+			       EVP_PKEY_get_raw_public_key(key, k->ed, &n) ==
+				       1 &&
+			       n == JWT_ED_BYTES;
 	}
 	if (!k->rsa)
 		EVP_PKEY_free(key);
@@ -129,7 +129,7 @@ bytes_of(const struct jspan_val *v, struct arena *a, struct span *out)
 	struct span text;
 
 	return v->type == JSPAN_STRING && jspan_text(v, a, &text) &&
-		jwt_base64(text, a, out);
+	       jwt_base64(text, a, out);
 }
 
 static bool
@@ -138,7 +138,7 @@ text_is(const struct jspan_val *v, struct arena *a, const char *want)
 	struct span text;
 
 	return v->type == JSPAN_STRING && jspan_text(v, a, &text) &&
-		span_is(text, want);
+	       span_is(text, want);
 }
 
 /* False: of no use to us. */
@@ -172,8 +172,8 @@ key_of_jwk(struct span json, struct arena *a, struct jwt_key *k)
 }
 
 static int
-add_keys(struct jwt_keys *set, struct span array, struct arena *a,
-	struct err *e)
+add_keys(
+	struct jwt_keys *set, struct span array, struct arena *a, struct err *e)
 {
 	struct jspan_val v;
 	struct jwt_key k;
@@ -187,8 +187,8 @@ add_keys(struct jwt_keys *set, struct span array, struct arena *a,
 			continue;
 		if (set->n == KEYS_MAX) {
 			jwt_key_fini(&k);
-			return err_set(e, ERR_LIMIT, "more than %d keys",
-				KEYS_MAX);
+			return err_set(
+				e, ERR_LIMIT, "more than %d keys", KEYS_MAX);
 		}
 		k.kid = arena_dup(&set->arena, k.kid);
 		set->items = arena_grown(&set->arena, set->items, set->n,

@@ -45,7 +45,7 @@ jwt_sig_hmac(const struct jwt_alg *alg, struct span secret, struct span text,
 
 	good = HMAC(alg->md(), secret.p, (int)secret.n, bytes(text), text.n,
 		       mac, &n) &&
-		sig.n == n && CRYPTO_memcmp(mac, sig.p, n) == 0;
+	       sig.n == n && CRYPTO_memcmp(mac, sig.p, n) == 0;
 	OPENSSL_cleanse(mac, sizeof(mac));
 	return good;
 }
@@ -59,8 +59,7 @@ rsa_verify(const struct jwt_alg *alg, EVP_PKEY *key, struct span text,
 
 	/* PKCS #1 v1.5 is what a plain RSA key does unless told otherwise. */
 	good = c && EVP_DigestVerifyInit(c, NULL, alg->md(), NULL, key) == 1 &&
-		EVP_DigestVerify(c, bytes(sig), sig.n, bytes(text), text.n) ==
-			1;
+	       EVP_DigestVerify(c, bytes(sig), sig.n, bytes(text), text.n) == 1;
 	EVP_MD_CTX_free(c);
 	ERR_clear_error();
 	return good;
@@ -72,8 +71,8 @@ jwt_sig_public(const struct jwt_alg *alg, const struct jwt_key *k,
 {
 	if (k->rsa)
 		return alg->family == JWT_RS &&
-			rsa_verify(alg, k->rsa, text, sig);
+		       rsa_verify(alg, k->rsa, text, sig);
 	return alg->family == JWT_ED && sig.n == crypto_sign_BYTES &&
-		crypto_sign_verify_detached(bytes(sig), bytes(text), text.n,
-			k->ed) == 0;
+	       crypto_sign_verify_detached(
+		       bytes(sig), bytes(text), text.n, k->ed) == 0;
 }

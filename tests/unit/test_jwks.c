@@ -20,8 +20,8 @@
 #include "jwt.h"
 #include "loop.h"
 
-#define KEY                                     \
-	"{\"kty\":\"OKP\",\"crv\":\"Ed25519\"," \
+#define KEY                                                                    \
+	"{\"kty\":\"OKP\",\"crv\":\"Ed25519\","                                \
 	"\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}"
 
 enum { DEADLINE_MS = 10000 };

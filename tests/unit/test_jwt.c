@@ -21,15 +21,15 @@
 #include "err.h"
 
 #define SECRET "cell-test-secret-0123456789abcdef"
-#define HS256                                                      \
-	"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9."                    \
-	"eyJzdWIiOiJzdmMtb3JkZXJzIiwicm9sZSI6InJlYWQtd3JpdGUifQ." \
+#define HS256                                                                  \
+	"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9."                                \
+	"eyJzdWIiOiJzdmMtb3JkZXJzIiwicm9sZSI6InJlYWQtd3JpdGUifQ."              \
 	"JIy87w66i5Ygvf_NDDh5JpEiNljgfA-px2AIm7Nd2Lg"
-#define HS512                                                                 \
-	"eyJhbGciOiJIUzUxMiIsInR5cCI6IkpXVCJ9."                               \
-	"eyJzdWIiOiJzdmMtb3JkZXJzIiwicm9sZXMiOlsid3JpdGUtb25seSJdLCJpYXQiOj" \
-	"E3MDAwMDAwMDAsImV4cCI6NDEwMjQ0NDgwMH0."                             \
-	"gGYjd_zSh8hZLJL4Axpt4EIKXDHGWVOxoqpGOIEFPSD7l6xBOXl_OxNWZ80Z9wFotd" \
+#define HS512                                                                  \
+	"eyJhbGciOiJIUzUxMiIsInR5cCI6IkpXVCJ9."                                \
+	"eyJzdWIiOiJzdmMtb3JkZXJzIiwicm9sZXMiOlsid3JpdGUtb25seSJdLCJpYXQiOj"   \
+	"E3MDAwMDAwMDAsImV4cCI6NDEwMjQ0NDgwMH0."                               \
+	"gGYjd_zSh8hZLJL4Axpt4EIKXDHGWVOxoqpGOIEFPSD7l6xBOXl_OxNWZ80Z9wFotd"   \
 	"1chFd5RG_sxXeB-Bty8w"
 
 enum { NOW_S = 1800000000 };
@@ -65,8 +65,8 @@ pem_of(EVP_PKEY *k)
 
 /* The signature over what the buffer holds. */
 static void
-put_signature(struct buf *b, const EVP_MD *md, EVP_PKEY *key,
-	const char *secret)
+put_signature(
+	struct buf *b, const EVP_MD *md, EVP_PKEY *key, const char *secret)
 {
 	unsigned char sig[1024];
 	unsigned n32 = 0;
@@ -75,8 +75,7 @@ put_signature(struct buf *b, const EVP_MD *md, EVP_PKEY *key,
 	if (key) {
 		EVP_MD_CTX *c = EVP_MD_CTX_new();
 
-		assert_int_equal(
-			EVP_DigestSignInit(c, NULL, md, NULL, key), 1);
+		assert_int_equal(EVP_DigestSignInit(c, NULL, md, NULL, key), 1);
 		assert_int_equal(EVP_DigestSign(c, sig, &n,
 					 (unsigned char *)b->p, b->len),
 			1);
@@ -203,20 +202,16 @@ known_tokens(void **state)
 	struct jwt_conf c = conf("HS256");
 	(void)state;
 
-	assert_string_equal(
-		verdict(&c, NULL, SPAN_LIT(HS256)), "svc-orders 2");
+	assert_string_equal(verdict(&c, NULL, SPAN_LIT(HS256)), "svc-orders 2");
 	assert_string_equal(verdict(&c, NULL, SPAN_LIT(HS512)),
 		"401 Unsupported token algorithm");
 	c.algorithm = "HS512";
-	assert_string_equal(
-		verdict(&c, NULL, SPAN_LIT(HS512)), "svc-orders 8");
+	assert_string_equal(verdict(&c, NULL, SPAN_LIT(HS512)), "svc-orders 8");
 	assert_string_equal(verdict(&c, NULL, SPAN_LIT(HS256)),
 		"401 Unsupported token algorithm");
 	c.algorithm = "auto";
-	assert_string_equal(
-		verdict(&c, NULL, SPAN_LIT(HS256)), "svc-orders 2");
-	assert_string_equal(
-		verdict(&c, NULL, SPAN_LIT(HS512)), "svc-orders 8");
+	assert_string_equal(verdict(&c, NULL, SPAN_LIT(HS256)), "svc-orders 2");
+	assert_string_equal(verdict(&c, NULL, SPAN_LIT(HS512)), "svc-orders 8");
 	c.secret = "another";
 	assert_string_equal(verdict(&c, NULL, SPAN_LIT(HS256)),
 		"401 Invalid token signature");
@@ -243,15 +238,15 @@ bearer_is_stripped(void **state)
 
 /* ---- settings ---- */
 
-static const char *const ALGS[] = { "HS256", "HS384", "HS512", "RS256",
-	"RS384", "RS512", "EdDSA" };
+static const char *const ALGS[] = { "HS256", "HS384", "HS512", "RS256", "RS384",
+	"RS512", "EdDSA" };
 
 static void
 one_table_of_algorithms(void **state)
 {
 	static const char *const settings[] = { "HS256", "HS384", "HS512",
-		"RS256", "RS384", "RS512", "EdDSA", "auto", "hs256", "none",
-		"", "ES256", "PS256", "Auto", "HS256 " };
+		"RS256", "RS384", "RS512", "EdDSA", "auto", "hs256", "none", "",
+		"ES256", "PS256", "Auto", "HS256 " };
 	static const char *const allowed[] = { "1000000", "0100000", "0010000",
 		"0001110", "0000100", "0000010", "0000001", "1111111", "", "",
 		"", "", "", "", "" };
@@ -271,13 +266,13 @@ one_table_of_algorithms(void **state)
 		assert_int_equal(
 			jwt_algorithm_known(settings[i]), *allowed[i] != '\0');
 		for (size_t k = 0; rc == 0 && k < 7; k++)
-			assert_int_equal(jwt_algorithm_allows(settings[i],
-						 span_of(ALGS[k])),
+			assert_int_equal(jwt_algorithm_allows(
+						 settings[i], span_of(ALGS[k])),
 				allowed[i][k] == '1');
 		assert_false(
 			jwt_algorithm_allows(settings[i], SPAN_LIT("none")));
-		assert_false(jwt_algorithm_allows(
-			settings[i], span_of("auto")));
+		assert_false(
+			jwt_algorithm_allows(settings[i], span_of("auto")));
 	}
 }
 
@@ -320,10 +315,8 @@ boot_refuses_a_setting_without_key(void **state)
 		rc = jwt_new(&c, &j, &e);
 		jwt_free(j);
 		assert_int_equal(rc, cases[i].text ? -1 : 0);
-		assert_string_equal(
-			e.text, cases[i].text ? cases[i].text : "");
-		assert_int_equal(
-			e.kind, cases[i].text ? ERR_CONFIG : ERR_NONE);
+		assert_string_equal(e.text, cases[i].text ? cases[i].text : "");
+		assert_int_equal(e.kind, cases[i].text ? ERR_CONFIG : ERR_NONE);
 	}
 }
 
@@ -355,8 +348,8 @@ key_sets_are_of_use_to_public_keys_only(void **state)
 static void
 bad_forms_are_bad_headers(void **state)
 {
-	static const char *const texts[] = { "", ".", "..", "...", "a.b",
-		"e30", "e30.e30", "e30.e30.x", "e30.e30.x.y", "!!!!.e30.x",
+	static const char *const texts[] = { "", ".", "..", "...", "a.b", "e30",
+		"e30.e30", "e30.e30.x", "e30.e30.x.y", "!!!!.e30.x",
 		"e30=.e30.x", "W10.e30.x", "Bearer " HS256, " " HS256 };
 	static const char *const heads[] = { "", "[]", "1", "{", "{}",
 		"{\"alg\":1}", "{\"alg\":null}", "{\"alg\":\"HS256\"",
@@ -374,11 +367,10 @@ bad_forms_are_bad_headers(void **state)
 		assert_string_equal(verdict(&c, NULL, span_of(texts[i])),
 			"401 Bad token header");
 	for (size_t i = 0; i < sizeof(heads) / sizeof(*heads); i++)
-		assert_string_equal(verdict_hs(&c, heads[i], "{}"),
-			"401 Bad token header");
+		assert_string_equal(
+			verdict_hs(&c, heads[i], "{}"), "401 Bad token header");
 	assert_string_equal(
-		verdict_hs(&c, " {\"x\":[{}],\"alg\":\"HS256\"} ", "{}"),
-		" 0");
+		verdict_hs(&c, " {\"x\":[{}],\"alg\":\"HS256\"} ", "{}"), " 0");
 }
 
 static void
@@ -394,8 +386,8 @@ sizes_are_bounded(void **state)
 	assert_string_equal(
 		verdict(&c, NULL, buf_span(&t)), "401 Bad token header");
 	t.len = JWT_TOKEN_MAX_BYTES;
-	assert_string_equal(verdict(&c, NULL, buf_span(&t)),
-		"401 Invalid token signature");
+	assert_string_equal(
+		verdict(&c, NULL, buf_span(&t)), "401 Invalid token signature");
 	buf_fini(&t);
 	/* nesting beyond the scanner's bound, and many names */
 	buf_puts(&json, "{\"x\":");
@@ -432,11 +424,11 @@ foreign_algorithms_are_refused(void **state)
 			"401 Unsupported token algorithm");
 	}
 	/* no signature at all */
-	assert_string_equal(verdict(&c, NULL,
-				    SPAN_LIT("eyJhbGciOiJub25lIn0.e30.")),
+	assert_string_equal(
+		verdict(&c, NULL, SPAN_LIT("eyJhbGciOiJub25lIn0.e30.")),
 		"401 Unsupported token algorithm");
-	assert_string_equal(verdict(&c, NULL,
-				    SPAN_LIT("eyJhbGciOiJIUzI1NiJ9.e30.")),
+	assert_string_equal(
+		verdict(&c, NULL, SPAN_LIT("eyJhbGciOiJIUzI1NiJ9.e30.")),
 		"401 Invalid token signature");
 }
 
@@ -507,8 +499,8 @@ claims_are_checked(void **state)
 	(void)state;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-		assert_string_equal(verdict_hs(&c, "{\"alg\":\"HS256\"}",
-					    cases[i].claims),
+		assert_string_equal(
+			verdict_hs(&c, "{\"alg\":\"HS256\"}", cases[i].claims),
 			cases[i].want);
 }
 
@@ -539,8 +531,8 @@ issuer_and_audience_are_checked(void **state)
 	c.issuer = "me";
 	c.audience = "cell";
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-		assert_string_equal(verdict_hs(&c, "{\"alg\":\"HS256\"}",
-					    cases[i].claims),
+		assert_string_equal(
+			verdict_hs(&c, "{\"alg\":\"HS256\"}", cases[i].claims),
 			cases[i].want);
 }
 
@@ -563,8 +555,8 @@ role_claims_are_literal_names(void **state)
 				    "{\"realm\":{\"role\":\"read-only\"}}"),
 		" 0");
 	c.roles_claim = c.roles_array_claim = "";
-	assert_string_equal(verdict_hs(&c, "{\"alg\":\"HS256\"}",
-				    "{\"\":\"read-only\"}"),
+	assert_string_equal(
+		verdict_hs(&c, "{\"alg\":\"HS256\"}", "{\"\":\"read-only\"}"),
 		" 0");
 }
 
@@ -577,9 +569,9 @@ pem_keys_verify(void **state)
 	(void)state;
 
 	c.public_key = rsa_pem;
-	assert_string_equal(verdict_of(&c, NULL,
-				    "{\"alg\":\"RS256\",\"kid\":\"any\"}",
-				    EVP_sha256(), rsa),
+	assert_string_equal(
+		verdict_of(&c, NULL, "{\"alg\":\"RS256\",\"kid\":\"any\"}",
+			EVP_sha256(), rsa),
 		"s 0");
 	assert_string_equal(
 		verdict_of(&c, NULL, "{\"alg\":\"RS384\"}", EVP_sha384(), rsa),
@@ -594,9 +586,8 @@ pem_keys_verify(void **state)
 		verdict_of(&c, NULL, "{\"alg\":\"RS256\"}", EVP_sha256(), rsa2),
 		"401 Invalid token signature");
 	c.public_key = ed_pem;
-	assert_string_equal(verdict_of(&c, NULL, "{\"alg\":\"EdDSA\"}", NULL,
-				    ed),
-		"s 0");
+	assert_string_equal(
+		verdict_of(&c, NULL, "{\"alg\":\"EdDSA\"}", NULL, ed), "s 0");
 	c.algorithm = "RS384";
 	c.public_key = rsa_pem;
 	assert_string_equal(
@@ -612,8 +603,10 @@ keys_without_use_answer_500(void **state)
 {
 	static const char RS[] = "{\"alg\":\"RS256\"}";
 	static const char ED[] = "{\"alg\":\"EdDSA\"}";
-	const char *bad[] = { "x", small_pem, ec_pem,
-		"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n" };
+	const char *bad[] = {
+		"x", small_pem, ec_pem,
+		"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"
+	};
 	struct jwt_conf c = conf("auto");
 	struct jwt_keys *set;
 	struct err e = ERR_ZERO;
@@ -660,8 +653,8 @@ a_public_key_is_no_secret(void **state)
 	buf_puts(&b, ".");
 	put64(&b, "{}", 2);
 	put_signature(&b, EVP_sha256(), NULL, rsa_pem);
-	assert_string_equal(verdict(&c, NULL, buf_span(&b)),
-		"401 Invalid token signature");
+	assert_string_equal(
+		verdict(&c, NULL, buf_span(&b)), "401 Invalid token signature");
 	c.secret = "";
 	assert_string_equal(verdict(&c, NULL, buf_span(&b)),
 		"500 HS secret not configured");
@@ -692,16 +685,16 @@ refuse_each_change(const struct jwt_conf *c, struct buf *t)
 			if (was == with[k])
 				continue;
 			t->p[i] = with[k];
-			assert_int_equal(jwt_verify(j, NULL, buf_span(t),
-						 NOW_S, &a, &got, &f),
+			assert_int_equal(jwt_verify(j, NULL, buf_span(t), NOW_S,
+						 &a, &got, &f),
 				JWT_REFUSED);
 			assert_int_equal(f.status, 401);
 			t->p[i] = was;
 			arena_reset(&a);
 		}
 	for (size_t n = 0; n < t->len; n++)
-		assert_int_equal(jwt_verify(j, NULL, span_make(t->p, n),
-					 NOW_S, &a, &got, &f),
+		assert_int_equal(jwt_verify(j, NULL, span_make(t->p, n), NOW_S,
+					 &a, &got, &f),
 			JWT_REFUSED);
 	jwt_free(j);
 	arena_fini(&a);
@@ -794,34 +787,34 @@ keys_are_found_by_kid(void **state)
 	assert_int_equal(jwt_keys_count(set), 4);
 	assert_int_equal(jwt_keys_count(NULL), 0);
 
-	assert_string_equal(verdict_of(&c, set,
-				    "{\"alg\":\"RS256\",\"kid\":\"one\"}",
-				    EVP_sha256(), rsa),
+	assert_string_equal(
+		verdict_of(&c, set, "{\"alg\":\"RS256\",\"kid\":\"one\"}",
+			EVP_sha256(), rsa),
 		"s 0");
-	assert_string_equal(verdict_of(&c, set,
-				    "{\"alg\":\"EdDSA\",\"kid\":\"one\"}",
-				    NULL, ed),
+	assert_string_equal(
+		verdict_of(&c, set, "{\"alg\":\"EdDSA\",\"kid\":\"one\"}", NULL,
+			ed),
 		"s 0");
-	assert_string_equal(verdict_of(&c, set,
-				    "{\"alg\":\"RS256\",\"kid\":\"two\"}",
-				    EVP_sha256(), rsa2),
+	assert_string_equal(
+		verdict_of(&c, set, "{\"alg\":\"RS256\",\"kid\":\"two\"}",
+			EVP_sha256(), rsa2),
 		"s 0");
-	assert_string_equal(verdict_of(&c, set,
-				    "{\"alg\":\"RS256\",\"kid\":\"two\"}",
-				    EVP_sha256(), rsa),
+	assert_string_equal(
+		verdict_of(&c, set, "{\"alg\":\"RS256\",\"kid\":\"two\"}",
+			EVP_sha256(), rsa),
 		"401 Invalid token signature");
 	/* a kid of another kind of key, an unknown one, the empty one */
-	assert_string_equal(verdict_of(&c, set,
-				    "{\"alg\":\"EdDSA\",\"kid\":\"two\"}",
-				    NULL, ed),
+	assert_string_equal(
+		verdict_of(&c, set, "{\"alg\":\"EdDSA\",\"kid\":\"two\"}", NULL,
+			ed),
 		"? 401 Unknown key ID");
-	assert_string_equal(verdict_of(&c, set,
-				    "{\"alg\":\"RS256\",\"kid\":\"three\"}",
-				    EVP_sha256(), rsa),
+	assert_string_equal(
+		verdict_of(&c, set, "{\"alg\":\"RS256\",\"kid\":\"three\"}",
+			EVP_sha256(), rsa),
 		"? 401 Unknown key ID");
-	assert_string_equal(verdict_of(&c, set,
-				    "{\"alg\":\"EdDSA\",\"kid\":\"\"}", NULL,
-				    ed),
+	assert_string_equal(
+		verdict_of(
+			&c, set, "{\"alg\":\"EdDSA\",\"kid\":\"\"}", NULL, ed),
 		"s 0");
 	/* without a kid: the first of the kind */
 	assert_string_equal(
@@ -850,9 +843,9 @@ the_configured_key_wins_over_the_set(void **state)
 	put_rsa(&b, rsa2, ",\"kid\":\"k\"");
 	buf_puts(&b, "]}");
 	set = set_of(&b);
-	assert_string_equal(verdict_of(&c, set,
-				    "{\"alg\":\"RS256\",\"kid\":\"k\"}",
-				    EVP_sha256(), rsa2),
+	assert_string_equal(
+		verdict_of(&c, set, "{\"alg\":\"RS256\",\"kid\":\"k\"}",
+			EVP_sha256(), rsa2),
 		"401 Invalid token signature");
 	jwt_keys_free(set);
 }
