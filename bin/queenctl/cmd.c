@@ -300,7 +300,8 @@ take_args(struct line *l)
 			flags = false;
 			if (!takes_command(p))
 				continue;
-			a->rest = l->argv + l->at;
+			if (l->at < l->argc)
+				a->rest = l->argv + l->at;
 			break;
 		}
 		if (flags && is_flag(word)) {
@@ -314,7 +315,7 @@ take_args(struct line *l)
 		a->arg[a->args_n++] = word;
 	}
 	if (a->help || (a->args_n >= min &&
-			       (!takes_command(p) || (a->rest && *a->rest))))
+			       (!takes_command(p) || a->rest)))
 		return 0;
 	return err_set(l->e, ERR_INPUT, "missing argument: queenctl %s%s%s %s",
 		p->group ? p->group : "", p->group ? " " : "", p->verb,

@@ -156,13 +156,14 @@ static int
 parse(const char *const *words, struct cmd_call *a, struct err *e)
 {
 	static char copies[16][64];
-	char *argv[16];
+	static char *argv[17];
 	int n = 0;
 
 	for (; words[n]; n++) {
 		snprintf(copies[n], sizeof(copies[n]), "%s", words[n]);
 		argv[n] = copies[n];
 	}
+	argv[n] = NULL;
 	*e = (struct err)ERR_ZERO;
 	return cmd_parse(n, argv, a, e);
 }
@@ -229,6 +230,31 @@ two_dashes_end_the_flags(void **state)
 	(void)state;
 	assert_int_equal(PARSE(&a, &e, "queue", "describe", "--", "--odd"), 0);
 	assert_string_equal(a.arg[0], "--odd");
+}
+
+static void
+a_command_follows_two_dashes(void **state)
+{
+	struct cmd_call a;
+	struct err e;
+
+	(void)state;
+	assert_int_equal(PARSE(&a, &e, "lock", "l", "--ttl", "9s", "--", "sh",
+				 "--ttl", "--"),
+		0);
+	assert_int_equal(a.args_n, 1);
+	assert_string_equal(a.arg[0], "l");
+	assert_int_equal(cmd_int(&a, "ttl"), 9000);
+	assert_string_equal(a.rest[0], "sh");
+	assert_string_equal(a.rest[1], "--ttl");
+	assert_string_equal(a.rest[2], "--");
+	assert_null(a.rest[3]);
+	assert_int_equal(PARSE(&a, &e, "lock", "l", "--"), -1);
+	assert_string_equal(e.text, "missing argument: queenctl lock <name> "
+				    "-- <command> [argument]...");
+	assert_int_equal(PARSE(&a, &e, "lock", "--", "sh"), -1);
+	assert_int_equal(PARSE(&a, &e, "lock", "l", "sh", "--", "sh"), -1);
+	assert_string_equal(e.text, "too many arguments: \"sh\"");
 }
 
 static void
@@ -325,6 +351,7 @@ main(void)
 		cmocka_unit_test(aliases_mean_the_same),
 		cmocka_unit_test(booleans_can_be_denied),
 		cmocka_unit_test(two_dashes_end_the_flags),
+		cmocka_unit_test(a_command_follows_two_dashes),
 		cmocka_unit_test(wrong_lines_are_named),
 		cmocka_unit_test(help_knows_its_level),
 		cmocka_unit_test(completion_knows_every_phrase),
