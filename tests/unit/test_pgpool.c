@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "clk.h"
+#include "err.h"
 #include "log.h"
 #include "loop.h"
 #include "pgpool.h"
@@ -191,6 +192,31 @@ static const struct pgstmt nap_short = { "nap_short",
 	"select 1::bigint from pg_sleep(0.1)" };
 static const struct pgstmt insert = { "insert",
 	"insert into t values (1) returning 1::bigint" };
+
+static void
+test_who_waits_too_long_is_told_and_the_others_go_on(void **state)
+{
+	static const struct pgstmt nap = { "nap",
+		"select 7::bigint from pg_sleep(0.3)" };
+	struct fix *f = *state;
+	struct answer a[4] = { { .n = 0 } };
+	struct pgargs args;
+
+	call(f, 0, &nap, &a[0]);
+	call(f, 0, &one, &a[1]);
+	for (int i = 2; i < 4; i++) {
+		pgargs_init(&args);
+		pgpool_within(f->pool, 0, i == 2 ? 60 : 10000, &one, &args,
+			NULL, on_answer, &a[i]);
+	}
+	wait_answers(f, a, 4);
+	assert_true(a[0].ok && a[1].ok && a[3].ok);
+	assert_false(a[2].ok);
+	assert_int_equal(a[2].err.kind, ERR_LIMIT);
+	assert_int_equal(a[2].order, 0);
+	assert_int_equal(a[1].order, 2);
+	assert_int_equal(a[3].order, 3);
+}
 
 static int64_t
 backend_pid(struct fix *f)
@@ -954,6 +980,7 @@ main(void)
 		cmocka_unit_test(test_server_that_never_was_there_fails_fast),
 		POOL_TEST(test_a_100_mb_parameter_does_not_stop_the_loop),
 		POOL_TEST(test_lanes_are_apart_and_first_in_first_out),
+		POOL_TEST(test_who_waits_too_long_is_told_and_the_others_go_on),
 		POOL_TEST(test_idle_is_told_when_the_lane_is_empty),
 		POOL_TEST(test_pool_may_end_inside_its_callback),
 		POOL_TEST(test_a_stopped_pool_answers_everybody_with_a_failure),
