@@ -26,7 +26,6 @@ struct pops;
 struct seal;
 struct settings;
 struct stats;
-struct sweep;
 
 /* Lanes of the pool (DESIGN §3, Connections). */
 enum lane { LANE_PUSH, LANE_ACK, LANE_POP, LANE_REST, LANES };
@@ -46,6 +45,7 @@ struct ctx {
 	bool push_maintenance, pop_maintenance;
 	bool kv_enabled, timers_schedule_enabled, timers_fire_enabled;
 	uint64_t flags_set;		/* by us so far, and again when stored */
+	int flags_setting;		/* of those, not stored yet */
 
 	struct hsrv *hsrv;
 	struct pgpool *pool;
@@ -61,7 +61,6 @@ struct ctx {
 	struct maint *maint;		/* due work: retention, purge, cleanup */
 	struct kv_sweep *kv_sweep;	/* dead KV rows */
 	struct kvlimit *kvlimit;	/* rates and quotas of kv and timers */
-	struct sweep *sweep;		/* dead kv rows, usage of tenants */
 };
 
 #define CTX_TENANT_DEFAULT "00000000-0000-0000-0000-000000000001"

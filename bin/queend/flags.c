@@ -19,6 +19,7 @@ static const struct pgstmt STMT_SET = { "flag_set",
 struct flags_call {
 	struct ctx *x;
 	uint64_t set; /* ctx.flags_set when it was sent */
+	bool early;   /* sent while a change of ours was under way */
 	flags_fn done;
 	void *arg;
 };
@@ -123,7 +124,7 @@ on_read(void *arg, const PGresult *res, const struct err *e)
 	struct flags_call *c = arg;
 
 	/* what was read before our own change must not undo it */
-	if (!e && c->set == c->x->flags_set)
+	if (!e && !c->early && c->set == c->x->flags_set)
 		take_rows(c->x, res, truth_binary);
 	finish(c, e);
 }
@@ -135,6 +136,7 @@ on_set(void *arg, const PGresult *res, const struct err *e)
 
 	(void)res;
 	c->x->flags_set++;
+	c->x->flags_setting--;
 	if (!e)
 		announce_flags(c->x);
 	finish(c, e);
@@ -148,7 +150,8 @@ call_new(struct ctx *x, flags_fn done, void *arg)
 	if (!c)
 		abort();
 	*c = (struct flags_call){
-		.x = x, .set = x->flags_set, .done = done, .arg = arg
+		.x = x, .set = x->flags_set, .early = x->flags_setting > 0,
+		.done = done, .arg = arg
 	};
 	return c;
 }
@@ -170,6 +173,7 @@ flags_set(struct ctx *x, enum flag flag, bool enabled, flags_fn done, void *arg)
 
 	set_mirror(x, flag, enabled);
 	x->flags_set++;
+	x->flags_setting++;
 	pgargs_init(&a);
 	pgargs_text(&a, span_of(flags[flag].key));
 	pgargs_bool(&a, enabled);

@@ -25,6 +25,7 @@
 #include "instance.h"
 #include "keyring.h"
 #include "kv_sweep.h"
+#include "kvlimit.h"
 #include "log.h"
 #include "loop.h"
 #include "maint.h"
@@ -401,6 +402,7 @@ start_parts(struct boot *b)
 	x->changes = changes_new(x);
 	x->maint = maint_new(x);
 	x->kv_sweep = kv_sweep_new(x);
+	x->kvlimit = kvlimit_new(x);
 	loop_timer_init(&b->watchdog, x->loop, on_watchdog, b);
 	loop_timer_init(&b->settle, x->loop, on_settle, b);
 	catalog_start(x->catalog, on_catalog, b);
@@ -415,6 +417,7 @@ stop_parts(struct boot *b)
 	loop_timer_fini(&b->settle);
 	hsrv_free(b->metrics);
 	hsrv_free(x->hsrv);
+	kvlimit_free(x->kvlimit);
 	kv_sweep_free(x->kv_sweep);
 	maint_free(x->maint);
 	changes_free(x->changes);

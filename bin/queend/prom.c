@@ -22,6 +22,7 @@
 #include "metric.h"
 #include "pgpool.h"
 #include "pop.h"
+#include "prom_kv.h"
 
 static const struct pgstmt STMT_TOTALS = { "prometheus_totals",
 	"select name, value from queen.prometheus_totals_v1()" };
@@ -210,6 +211,7 @@ write_process(struct buf *b, struct ctx *x)
 		(double)t.loop_lag_avg_us / 1000.0);
 	write_batches(b, &t);
 	write_engine(b, x);
+	prom_kv_write(b, x);
 	one_u64(b, "queen_db_pool_size", "gauge",
 		"Connections this process may hold.", (uint64_t)ps.size);
 	one_u64(b, "queen_db_pool_idle", "gauge",

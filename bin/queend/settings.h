@@ -40,6 +40,11 @@ struct settings {
 	int64_t kv_max_ops, kv_max_keys, kv_max_value_bytes, kv_max_key_bytes;
 	int64_t kv_max_read_bytes, kv_prefix_limit;
 	int64_t kv_expire_every_ms, kv_expire_batch;
+	int64_t kv_read_rate, kv_read_burst, kv_write_rate, kv_write_burst;
+	int64_t kv_cell_rate, kv_max_tenants, kv_shed_after;
+	char *kv_require_grant;		/* NULL = as tenancy_header */
+	int64_t kv_quota_refresh_ms, kv_quota_release_percent;
+	int64_t kv_quota_hot_percent, kv_usage_every_ms;
 	bool sweeper;
 	/* jobs */
 	int64_t retention_interval_ms, retention_batch_size, retention_due_cap;

@@ -9,6 +9,8 @@ void system_maintenance_get(struct hsrv_req *r);
 void system_maintenance_post(struct hsrv_req *r);
 void system_pop_get(struct hsrv_req *r);
 void system_pop_post(struct hsrv_req *r);
+void system_kv_timers_get(struct hsrv_req *r);
+void system_kv_timers_post(struct hsrv_req *r);
 void system_shared_state(struct hsrv_req *r);
 void system_stats_refresh(struct hsrv_req *r);
 void system_notify(struct hsrv_req *r);

@@ -123,10 +123,10 @@ def test_shared_state_and_peers(cell):
 
 
 @pytest.mark.parametrize("method, path", [
-    ("GET", "/api/v1/nope"), ("POST", "/api/v1/kv"),
-    ("GET", "/api/v1/kv/ns/key"), ("POST", "/api/v1/timers"),
+    ("GET", "/api/v1/nope"),
+    ("POST", "/api/v1/timers"),
     ("POST", "/streams/v1/queries"), ("POST", "/api/v1/ephemeral/push"),
-    ("GET", "/api/v1/connectors"), ("GET", "/api/v1/system/kv-timers"),
+    ("GET", "/api/v1/connectors"),
     ("DELETE", "/api/v1/queues/q/clear"),
     ("GET", "/api/v1/resources/partitions"),
     ("POST", "/api/v1/messages/p/t/dlq"), ("GET", "/api/v1/messages/t"),
