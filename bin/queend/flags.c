@@ -19,7 +19,7 @@ static const struct pgstmt STMT_SET = { "flag_set",
 struct flags_call {
 	struct ctx *x;
 	uint64_t set; /* ctx.flags_set when it was sent */
-	bool early;   /* sent while a change of ours was under way */
+	bool early; /* sent while a change of ours was under way */
 	flags_fn done;
 	void *arg;
 };
@@ -149,10 +149,11 @@ call_new(struct ctx *x, flags_fn done, void *arg)
 
 	if (!c)
 		abort();
-	*c = (struct flags_call){
-		.x = x, .set = x->flags_set, .early = x->flags_setting > 0,
-		.done = done, .arg = arg
-	};
+	*c = (struct flags_call){ .x = x,
+		.set = x->flags_set,
+		.early = x->flags_setting > 0,
+		.done = done,
+		.arg = arg };
 	return c;
 }
 

@@ -19,15 +19,15 @@ is_tenant(const void *item, const void *key)
 {
 	const struct kvlimit_tenant *t = item;
 
-	return memcmp(t->id.b, ((const struct qid *)key)->b,
-		       sizeof(t->id.b)) == 0;
+	return memcmp(t->id.b, ((const struct qid *)key)->b, sizeof(t->id.b)) ==
+	       0;
 }
 
 struct kvlimit_tenant *
 kvlimit_tenant(struct kvlimit *k, const struct qid *id)
 {
-	uint64_t h = map_hash_span(
-		span_make((const char *)id->b, sizeof(id->b)));
+	uint64_t h =
+		map_hash_span(span_make((const char *)id->b, sizeof(id->b)));
 	struct kvlimit_tenant *t = map_get(&k->tenants, h, is_tenant, id);
 
 	if (t || k->tenants.count >= (size_t)k->x->conf->kv_max_tenants)
@@ -94,8 +94,8 @@ unavailable(struct kvlimit *k, const struct kvlimit_ask *ask,
 }
 
 static bool
-check_switches(struct kvlimit *k, const struct kvlimit_ask *ask,
-	struct kvlimit_no *no)
+check_switches(
+	struct kvlimit *k, const struct kvlimit_ask *ask, struct kvlimit_no *no)
 {
 	const char *what = NULL;
 
@@ -144,8 +144,8 @@ check_horizon(struct kvlimit *k, const struct kvlimit_tenant *t,
 		ask->horizon_ms <= t->horizon_ms)
 		return true;
 	return refuse(k, ask, KVLIMIT_HORIZON, no,
-		(struct kvlimit_no){ 403, "timer_horizon_exceeded",
-			"timers_horizon", 0 });
+		(struct kvlimit_no){
+			403, "timer_horizon_exceeded", "timers_horizon", 0 });
 }
 
 static bool
@@ -171,8 +171,8 @@ check_rate(struct kvlimit *k, struct kvlimit_tenant *t,
 	else
 		wait_s = kvmeter_spend(b, rate, burst, now_ms);
 	if (wait_s == 0) {
-		wait_s = kvmeter_spend(&k->cell, s->kv_cell_rate,
-			s->kv_cell_rate, now_ms);
+		wait_s = kvmeter_spend(
+			&k->cell, s->kv_cell_rate, s->kv_cell_rate, now_ms);
 		if (wait_s > 0)
 			kvmeter_unspend(b, burst);
 	}
@@ -223,8 +223,8 @@ kvlimit_admit(struct ctx *x, const struct qid *tenant,
 }
 
 void
-kvlimit_refund(struct ctx *x, const struct qid *tenant,
-	const struct kvlimit_ask *ask)
+kvlimit_refund(
+	struct ctx *x, const struct qid *tenant, const struct kvlimit_ask *ask)
 {
 	struct kvlimit_tenant *t = kvlimit_tenant(x->kvlimit, tenant);
 

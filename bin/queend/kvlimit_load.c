@@ -26,8 +26,10 @@ static const struct pgstmt STMT_REFRESH = { "kv_quota_refresh",
 	"max_timer_horizon_s, max_reads_per_sec, max_writes_per_sec, "
 	"computed_at, kv_rows, kv_bytes, timer_rows "
 	"from queen.kv_quota_refresh_v1($1)" };
-static const struct pgstmt STMT_USAGE = { "kv_usage_step",
-	"select measured, tenants from queen.kv_usage_step_v1($1, $2, $3, $4)" };
+static const struct pgstmt STMT_USAGE = {
+	"kv_usage_step",
+	"select measured, tenants from queen.kv_usage_step_v1($1, $2, $3, $4)"
+};
 
 static void
 failed(struct kvlimit *k, const char *what, const struct err *e)
@@ -36,9 +38,8 @@ failed(struct kvlimit *k, const char *what, const struct err *e)
 
 	k->errors.every_ms = ERROR_EVERY_MS;
 	if (log_sample(&k->errors, clk_mono_ms(), &suppressed))
-		log_line(LOG_WARN, "kv", what,
-			"error=%s suppressed=%" PRIu64, log_quote(e->text),
-			suppressed);
+		log_line(LOG_WARN, "kv", what, "error=%s suppressed=%" PRIu64,
+			log_quote(e->text), suppressed);
 }
 
 /* ---- refresh ---- */
@@ -77,18 +78,18 @@ take_tenant(struct kvlimit *k, const PGresult *res, int row)
 	if (!t)
 		return;
 	horizon_s = cap(res, row, 6);
-	computed_us = pgbin_null(res, row, 9) ? INT64_MIN
-					      : pgbin_time(res, row, 9);
+	computed_us =
+		pgbin_null(res, row, 9) ? INT64_MIN : pgbin_time(res, row, 9);
 	fresh = computed_us != t->computed_us;
 	t->seen = k->refreshes;
 	t->computed_us = computed_us;
 	t->granted = pgbin_bool(res, row, 1);
 	t->enabled = pgbin_bool(res, row, 2);
-	t->horizon_ms = horizon_s == KVMETER_NO_CAP
-				? KVMETER_NO_CAP
-				: (horizon_s > INT64_MAX / 1000
-						  ? INT64_MAX
-						  : horizon_s * 1000);
+	t->horizon_ms =
+		horizon_s == KVMETER_NO_CAP
+			? KVMETER_NO_CAP
+			: (horizon_s > INT64_MAX / 1000 ? INT64_MAX
+							: horizon_s * 1000);
 	t->reads_ps = rate(res, row, 7);
 	t->writes_ps = rate(res, row, 8);
 	kvmeter_measure(&t->rows, cap(res, row, 3), pgbin_i64(res, row, 10),
@@ -149,8 +150,7 @@ on_refresh(void *arg)
 	k->loading = true;
 	pgargs_init(&a);
 	pgargs_i32(&a, (int32_t)k->x->conf->kv_max_tenants);
-	pgpool_call(
-		k->x->pool, LANE_REST, &STMT_REFRESH, &a, on_refreshed, k);
+	pgpool_call(k->x->pool, LANE_REST, &STMT_REFRESH, &a, on_refreshed, k);
 }
 
 void

@@ -11,8 +11,8 @@ refill(struct kvmeter_bucket *b, int64_t rate_ps, int64_t burst, int64_t now_ms)
 		b->used = true;
 		b->tokens = (double)burst;
 	} else if (now_ms > b->at_ms) {
-		b->tokens += (double)(now_ms - b->at_ms) * (double)rate_ps /
-			     1000.0;
+		b->tokens +=
+			(double)(now_ms - b->at_ms) * (double)rate_ps / 1000.0;
 	}
 	if (b->tokens > (double)burst)
 		b->tokens = (double)burst;

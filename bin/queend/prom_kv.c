@@ -51,8 +51,8 @@ prom_kv_write(struct buf *b, struct ctx *x)
 
 	kvlimit_stats(x->kvlimit, &s);
 	kv_sweep_stats(x->kv_sweep, &unpruned, &lag_ms);
-	metric_head(b, "queen_kv_ops_total", "counter",
-		"KV operations by result.");
+	metric_head(
+		b, "queen_kv_ops_total", "counter", "KV operations by result.");
 	for (int op = 0; op < KVLIMIT_OPS; op++)
 		for (int i = 0; i < KVLIMIT_RESULTS; i++) {
 			struct metric_label l[2] = {
@@ -64,16 +64,16 @@ prom_kv_write(struct buf *b, struct ctx *x)
 		}
 	metric_head(b, "queen_kv_read_rejected_total", "counter",
 		"KV reads refused.");
-	write_whys(b, "queen_kv_read_rejected_total", read_whys,
-		s.reads_refused);
+	write_whys(
+		b, "queen_kv_read_rejected_total", read_whys, s.reads_refused);
 	metric_head(b, "queen_timers_schedule_rejected_total", "counter",
 		"Timer schedules refused.");
 	write_whys(b, "queen_timers_schedule_rejected_total", schedule_whys,
 		s.schedules_refused);
 	metric_head(b, "queen_kv_expired_not_pruned", "gauge",
 		"Dead KV rows the last sweep left, capped.");
-	metric_u64(b, "queen_kv_expired_not_pruned", NULL, 0,
-		(uint64_t)unpruned);
+	metric_u64(
+		b, "queen_kv_expired_not_pruned", NULL, 0, (uint64_t)unpruned);
 	metric_head(b, "queen_kv_expiry_lag_seconds", "gauge",
 		"Age of the oldest of them.");
 	metric_f64(b, "queen_kv_expiry_lag_seconds", NULL, 0,

@@ -130,6 +130,6 @@ system_kv_timers_post(struct hsrv_req *r)
 		c->waiting += c->given[i];
 	for (int i = 0; i < SWITCHES; i++)
 		if (c->given[i])
-			flags_set(ctx_of(r), switches[i].flag, c->on[i],
-				on_set, c);
+			flags_set(ctx_of(r), switches[i].flag, c->on[i], on_set,
+				c);
 }
