@@ -153,6 +153,26 @@ def test_messages_open_and_say_that_it_was_sealed(cell):
     assert (one["data"], one["isEncrypted"]) == (PAYLOAD, True)
 
 
+@keyed
+def test_a_timer_is_sealed_when_it_is_scheduled(cell, db):
+    flag(cell, "q")
+    text = json.dumps(PAYLOAD).encode()
+    op = {"op": "schedule", "queue": "q", "timerKey": "k", "txn": "t",
+          "payload": base64.b64encode(text).decode(), "delayMs": 3600000}
+    cell.push("q", [0])  # the flag is known here
+    assert len(popped(cell, autoAck=True)) == 1
+    reply = cell.post("/api/v1/timers", {"operations": [op]})
+    assert reply.status == 200, reply
+    assert reply.body["results"][0]["status"] == "scheduled"
+    assert_not_in_the_database(db, WORD)
+    assert cell.post("/api/v1/timers", {"operations": [dict(
+        op, delayMs=0)]}).body["results"][0]["status"] == "rescheduled"
+    assert [(m["transactionId"], m["data"]) for m in popped(cell)] == [
+        ("t", PAYLOAD)]
+    assert key_ids(db) == [key_id(K1)] * 2
+    assert_not_in_the_database(db, WORD)
+
+
 # Dead letters
 
 def bury(cell, n=1):
