@@ -16,7 +16,7 @@
 #include "qid.h"
 #include "span.h"
 
-enum { PGARGS_MAX = 48 };
+enum { PGARGS_MAX = 64 };
 
 /*
  * Parameters in order.  Embedded or on the stack; the pool copies nothing, it

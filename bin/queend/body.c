@@ -575,20 +575,18 @@ txn_leases(
 	return j->error ? bad_json(e, j) : 0;
 }
 
-/* Surfaces of a later release: what was meant to commit must not be lost. */
+/* What is in it is read by those who know it. */
 static int
-txn_rider(struct jspan *j, const char *name, struct err *e)
+txn_rider(struct jspan *j, const char *name, struct span *out, struct err *e)
 {
 	struct jspan_val v;
 
 	if (!jspan_take(j, &v))
 		return bad_json(e, j);
-	if (v.type == JSPAN_NULL)
-		return 0;
-	if (v.type != JSPAN_ARRAY)
+	*out = v.type == JSPAN_ARRAY ? v.raw : (struct span)SPAN_ZERO;
+	if (v.type != JSPAN_NULL && v.type != JSPAN_ARRAY)
 		return bad(e, NULL, name, "must be an array");
-	return err_set(e, ERR_INPUT,
-		"bad body: %s is not available in this release", name);
+	return 0;
 }
 
 static int
@@ -604,9 +602,9 @@ txn_member(struct jspan *j, struct arena *a, struct span key,
 	if (span_is(key, "requiredLeases") && jspan_peek(j) != JSPAN_NULL)
 		return txn_leases(j, a, out, e);
 	if (span_is(key, "kv"))
-		return txn_rider(j, "kv", e);
+		return txn_rider(j, "kv", &out->kv, e);
 	if (span_is(key, "timers"))
-		return txn_rider(j, "timers", e);
+		return txn_rider(j, "timers", &out->timers, e);
 	return jspan_take(j, &v) ? 0 : bad_json(e, j);
 }
 
@@ -627,7 +625,7 @@ body_parse_txn(
 			return -1;
 	if (!jspan_end(&j))
 		return bad_json(e, &j);
-	if (!found)
+	if (!found && !out->kv.n && !out->timers.n)
 		return bad(e, NULL, "operations", "is required");
 	return 0;
 }

@@ -61,6 +61,7 @@ struct body_txn {
 	size_t ops_n;
 	struct span *leases; /* requiredLeases */
 	size_t leases_n;
+	struct span kv, timers; /* riders: JSON arrays as sent; n = 0 none */
 };
 
 int body_parse_txn(struct span body, struct arena *a, struct body_txn *out,

@@ -30,11 +30,12 @@ finish(struct txn *t, int status)
 	hsrv_reply(t->req, status);
 }
 
-static void
-write_failure(struct txn *t, const char *reason, struct span error)
+void
+txn_refuse(struct txn *t, int status, const char *reason, struct span error)
 {
 	struct jwrite w;
 
+	txn_rider_refund(t);
 	jwrite_init(&w, hsrv_out(t->req));
 	jwrite_object(&w);
 	jwrite_key(&w, "transactionId");
@@ -46,6 +47,30 @@ write_failure(struct txn *t, const char *reason, struct span error)
 	jwrite_array(&w);
 	jwrite_end(&w);
 	jwrite_end(&w);
+	finish(t, status);
+}
+
+void
+txn_reject_lost(struct txn *t, const PGresult *res)
+{
+	struct jwrite w;
+
+	txn_rider_refund(t);
+	txn_rider_count_lost(t);
+	jwrite_init(&w, hsrv_out(t->req));
+	jwrite_object(&w);
+	jwrite_key(&w, "transactionId");
+	jwrite_qid(&w, &t->id);
+	jwrite_kv_bool(&w, "success", false);
+	jwrite_kv_bool(&w, "ok", false);
+	jwrite_kv_cstr(&w, "reason", "kv_precondition");
+	jwrite_kv_cstr(&w, "error", "kv_precondition_failed");
+	txn_rider_write_lost(&w, t, res);
+	jwrite_key(&w, "results");
+	jwrite_array(&w);
+	jwrite_end(&w);
+	jwrite_end(&w);
+	finish(t, 200);
 }
 
 void
@@ -57,9 +82,8 @@ txn_reject(struct txn *t, const char *reason, const char *fmt, ...)
 	va_start(ap, fmt);
 	buf_vprintf(&b, fmt, ap);
 	va_end(ap);
-	write_failure(t, reason, buf_span(&b));
+	txn_refuse(t, 200, reason, buf_span(&b));
 	buf_fini(&b);
-	finish(t, strcmp(reason, "bad_request") == 0 ? 400 : 200);
 }
 
 static void
@@ -88,7 +112,7 @@ write_push(struct jwrite *w, const struct txn_push *p)
 }
 
 static void
-write_results(struct jwrite *w, const struct txn *t)
+write_results(struct jwrite *w, const struct txn *t, const PGresult *res)
 {
 	const struct txn_ack *k = t->acks;
 	const struct txn_push *p = t->pushes;
@@ -107,6 +131,7 @@ write_results(struct jwrite *w, const struct txn *t)
 			jwrite_end(w);
 		}
 	}
+	txn_rider_write(w, t, index, res);
 }
 
 static void
@@ -130,11 +155,12 @@ count_all(const struct txn *t)
 }
 
 void
-txn_done(struct txn *t)
+txn_done(struct txn *t, const PGresult *res)
 {
 	struct jwrite w;
 
 	count_all(t);
+	txn_rider_committed(t, res);
 	jwrite_init(&w, hsrv_out(t->req));
 	jwrite_object(&w);
 	jwrite_key(&w, "transactionId");
@@ -142,7 +168,7 @@ txn_done(struct txn *t)
 	jwrite_kv_bool(&w, "success", true);
 	jwrite_key(&w, "results");
 	jwrite_array(&w);
-	write_results(&w, t);
+	write_results(&w, t, res);
 	jwrite_end(&w);
 	jwrite_end(&w);
 	finish(t, 200);
@@ -241,6 +267,7 @@ make_jobs(struct txn *t)
 void
 txn_no_pool(struct txn *t, const struct err *e)
 {
+	txn_rider_refund(t);
 	free(t->suspects.at);
 	hsrv_reply_error(t->req, 500, "%s", e->text);
 }
@@ -468,9 +495,11 @@ txn_post(struct hsrv_req *r)
 	t->arena = hsrv_arena(r);
 	t->id = qid_new();
 	if (body_parse_txn(hsrv_body(r), t->arena, &t->body, &e) != 0) {
-		txn_reject(t, "bad_request", "%s", e.text);
+		txn_refuse(t, 400, "bad_request", span_of(e.text));
 		return;
 	}
+	if (!txn_rider_read(t))
+		return;
 	allocate(t);
 	for (size_t i = 0; i < t->body.ops_n; i++) {
 		const struct body_op *op = &t->body.ops[i];
@@ -484,10 +513,10 @@ txn_post(struct hsrv_req *r)
 		hsrv_reply_error(r, 503, "push maintenance is on");
 		return;
 	}
-	if (!take_leases(t))
+	if (!take_leases(t) || !txn_rider_admit(t))
 		return;
-	if (!t->pushes_n && !t->acks_n && !t->leases_n)
-		txn_done(t);
+	if (!t->pushes_n && !t->acks_n && !t->leases_n && !txn_rider_any(t))
+		txn_done(t, NULL);
 	else
 		txn_resolve(t);
 }

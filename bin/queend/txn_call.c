@@ -29,6 +29,15 @@ static const struct pgstmt STMT_BUNDLE = { "bundle",
 	"from queen.bundle_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, "
 	"$12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, "
 	"$25, $26, $27, $28, $29, $30, $31, $32)" };
+static const struct pgstmt STMT_RIDERS = { "bundle_riders",
+	"select kind, ord, verdict, base, at, gap_base, gap, dup_pos, dead, "
+	"dropped, conflated, more, off, blob, items, row_no, reason, key, "
+	"value, version, expires_at, updated_at, txn, message_id, deliver_at "
+	"from queen.bundle_riders_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, "
+	"$11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, "
+	"$25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, "
+	"$39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, "
+	"$53, $54, $55, $56)" };
 enum {
 	COL_KIND,
 	COL_ORD,
@@ -280,10 +289,11 @@ decide(void *arg, const PGresult *res)
 {
 	struct txn *t = arg;
 	size_t n = 0;
+	bool good = txn_rider_index(t, res);
 
-	for (int i = 0; i < PQntuples(res); i++)
+	for (int i = t->rest; i < PQntuples(res); i++)
 		n += is_good(res, i);
-	t->committed = n == (size_t)PQntuples(res) &&
+	t->committed = good && n == (size_t)(PQntuples(res) - t->rest) &&
 		       n == t->leases_n + t->segs_n + t->jobs_n;
 	return t->committed;
 }
@@ -311,7 +321,7 @@ learn(struct txn *t, struct txn_seg *s, const PGresult *res, int row)
 static void
 on_committed(struct txn *t, const PGresult *res)
 {
-	for (int i = 0; i < PQntuples(res); i++) {
+	for (int i = t->rest; i < PQntuples(res); i++) {
 		size_t at = (size_t)pgbin_i32(res, i, COL_ORD) - 1;
 		int32_t v = pgbin_i32(res, i, COL_VERDICT);
 		struct ack_job *j;
@@ -341,7 +351,7 @@ on_committed(struct txn *t, const PGresult *res)
 			break;
 		}
 	}
-	txn_done(t);
+	txn_done(t, res);
 }
 
 static void
@@ -472,11 +482,15 @@ on_bad_ack(struct txn *t, struct ack_job *j, const PGresult *res, int row)
 static void
 on_rolled_back(struct txn *t, const PGresult *res)
 {
-	int row = 0;
+	int row = t->rest;
 
-	while (row < PQntuples(res) && is_good(res, row))
+	if (t->lost >= 0) {
+		txn_reject_lost(t, res);
+		return;
+	}
+	while (!t->misaligned && row < PQntuples(res) && is_good(res, row))
 		row++;
-	if (row == PQntuples(res)) {
+	if (t->misaligned || row == PQntuples(res)) {
 		txn_reject(t, "misaligned",
 			"answers are missing; transaction rolled back");
 		return;
@@ -532,12 +546,14 @@ on_answer(void *arg, const PGresult *res, const struct err *e)
 		txn_no_pool(t, e);
 	} else if (e->kind == ERR_DB_UNKNOWN) {
 		announce_maybe(t);
+		/* what it may have taken stays charged */
+		t->charged = false;
 		txn_reject(t, "db_error",
 			"%s; whether the transaction was committed is unknown",
 			e->text);
 	} else {
-		txn_reject(
-			t, "db_error", "%s; transaction rolled back", e->text);
+		txn_reject(t, txn_rider_reason(t, e),
+			"%s; transaction rolled back", e->text);
 	}
 }
 
@@ -545,6 +561,7 @@ void
 txn_send(struct txn *t)
 {
 	struct pgargs a;
+	bool riders = txn_rider_any(t);
 
 	share_out(t);
 	write_frames(t);
@@ -556,6 +573,8 @@ txn_send(struct txn *t)
 	put_vouchers(&a, t);
 	ack_job_args(&a, t->jobs, t->jobs_n);
 	pgargs_bool(&a, t->leases_n > 0);
-	pgpool_bundle(
-		t->x->pool, LANE_REST, &STMT_BUNDLE, &a, decide, on_answer, t);
+	if (riders)
+		txn_rider_args(&a, t);
+	pgpool_bundle(t->x->pool, LANE_REST,
+		riders ? &STMT_RIDERS : &STMT_BUNDLE, &a, decide, on_answer, t);
 }

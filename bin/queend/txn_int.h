@@ -11,7 +11,10 @@
 #include "buf.h"
 #include "ctx.h"
 #include "flush_int.h"
+#include "kv_ops.h"
+#include "kvlimit.h"
 #include "resolve.h"
+#include "timer_ops.h"
 
 /* One pushed item; a follower repeats the id of an earlier one. */
 struct txn_push {
@@ -62,6 +65,14 @@ struct txn {
 	struct qid_lease *leases;
 	size_t leases_n;
 
+	/* riders; n = 0 none */
+	struct kv_ops kv;
+	struct timer_ops timers;
+	struct kvlimit_ask ask;
+	bool charged, misaligned;
+	int lost; /* row of the lost required operation; -1 = none */
+	int rest; /* first row of a result that is no rider's */
+
 	struct flush_suspects suspects;
 	int faults, gone, behind; /* repeats so far */
 	bool committed;
@@ -72,11 +83,33 @@ void txn_reject(struct txn *t, const char *reason, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* Nothing was sent: a plain error instead of a result. */
 void txn_no_pool(struct txn *t, const struct err *e);
-void txn_done(struct txn *t);
+/* Refused before anything was sent, or rolled back. */
+void txn_refuse(
+	struct txn *t, int status, const char *reason, struct span error);
+void txn_reject_lost(struct txn *t, const PGresult *res);
+/* res NULL = nothing was sent. */
+void txn_done(struct txn *t, const PGresult *res);
 /* Looks names up again after something was gone, then sends. */
 void txn_resolve(struct txn *t);
 
 /* txn_call.c: segments made anew, then sent. */
 void txn_send(struct txn *t);
+
+/* txn_rider.c.  Read, admit: false after having answered. */
+bool txn_rider_read(struct txn *t);
+bool txn_rider_admit(struct txn *t);
+void txn_rider_refund(struct txn *t);
+bool txn_rider_any(const struct txn *t);
+void txn_rider_args(struct pgargs *a, const struct txn *t);
+/* Finds the rows of riders; false = not to be committed. */
+bool txn_rider_index(struct txn *t, const PGresult *res);
+void txn_rider_committed(struct txn *t, const PGresult *res);
+void txn_rider_write(struct jwrite *w, const struct txn *t, int64_t index,
+	const PGresult *res);
+void txn_rider_write_lost(
+	struct jwrite *w, const struct txn *t, const PGresult *res);
+void txn_rider_count_lost(const struct txn *t);
+/* The reason of a rollback by an error of the database. */
+const char *txn_rider_reason(const struct txn *t, const struct err *e);
 
 #endif

@@ -131,10 +131,7 @@ def test_no_operations_commit_as_nothing(cell):
      "bad body: operations[0].status must be a string"),
     ('{"operations":[],"requiredLeases":"x"}',
      "bad body: requiredLeases must be an array"),
-    ('{"operations":[],"kv":[]}',
-     "bad body: kv is not available in this release"),
-    ('{"operations":[],"timers":[{"op":"schedule"}]}',
-     "bad body: timers is not available in this release"),
+    ('{"operations":[],"kv":{}}', "bad body: kv must be an array"),
     ('{"operations":[],"timers":3}', "bad body: timers must be an array"),
 ])
 def test_a_bad_body_is_400_in_the_failure_shape(cell, body, text):
