@@ -26,6 +26,7 @@ struct pops;
 struct seal;
 struct settings;
 struct stats;
+struct timer_fire;
 
 /* Lanes of the pool (DESIGN §3, Connections). */
 enum lane { LANE_PUSH, LANE_ACK, LANE_POP, LANE_REST, LANES };
@@ -58,6 +59,7 @@ struct ctx {
 	struct fetches *fetches;	/* parked fetches; made by the first */
 	struct counts *counts;		/* per-minute counters */
 	struct stats *stats;		/* cached statistics */
+	struct timer_fire *timer_fire;	/* fires due timers */
 	struct maint *maint;		/* due work: retention, purge, cleanup */
 	struct kv_sweep *kv_sweep;	/* dead KV rows */
 	struct kvlimit *kvlimit;	/* rates and quotas of kv and timers */

@@ -39,6 +39,7 @@
 #include "seal.h"
 #include "settings.h"
 #include "stats.h"
+#include "timer_fire.h"
 
 #ifndef QUEEN_VERSION
 #error "QUEEN_VERSION comes from the Makefile"
@@ -401,6 +402,7 @@ start_parts(struct boot *b)
 	x->pops = pops_new(x);
 	x->changes = changes_new(x);
 	x->maint = maint_new(x);
+	x->timer_fire = timer_fire_new(x);
 	x->kv_sweep = kv_sweep_new(x);
 	x->kvlimit = kvlimit_new(x);
 	loop_timer_init(&b->watchdog, x->loop, on_watchdog, b);
@@ -419,6 +421,7 @@ stop_parts(struct boot *b)
 	hsrv_free(x->hsrv);
 	kvlimit_free(x->kvlimit);
 	kv_sweep_free(x->kv_sweep);
+	timer_fire_free(x->timer_fire);
 	maint_free(x->maint);
 	changes_free(x->changes);
 	pops_free(x->pops);

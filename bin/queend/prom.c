@@ -22,6 +22,7 @@
 #include "metric.h"
 #include "pgpool.h"
 #include "pop.h"
+#include "timer_fire.h"
 #include "prom_kv.h"
 
 static const struct pgstmt STMT_TOTALS = { "prometheus_totals",
@@ -186,6 +187,34 @@ write_engine(struct buf *b, struct ctx *x)
 }
 
 static void
+write_timers(struct buf *b, struct ctx *x)
+{
+	static const char *const results[] = { "fired", "failed",
+		"dead_letter" };
+	struct timer_fire_stats s;
+
+	timer_fire_stats(x->timer_fire, &s);
+	metric_head(b, "queen_timers_fired_total", "counter",
+		"Timers this process fired, by what became of them.");
+	for (int i = 0; i < 3; i++) {
+		struct metric_label l = { "result", span_of(results[i]) };
+
+		metric_u64(b, "queen_timers_fired_total", &l, 1,
+			i == 0   ? s.fired
+			: i == 1 ? s.failed
+				 : s.dead);
+	}
+	one_u64(b, "queen_timers_due", "gauge",
+		"Timers that were due at the last look, up to a cap.",
+		(uint64_t)s.due);
+	one_f64(b, "queen_timers_oldest_late_seconds",
+		"How late the oldest of them was.", (double)s.late_ms / 1e3);
+	one_f64(b, "queen_timers_fire_lag_seconds",
+		"Longest time from due to appended in the last fire.",
+		(double)s.lag_ms / 1e3);
+}
+
+static void
 write_process(struct buf *b, struct ctx *x)
 {
 	struct count_totals t;
@@ -211,6 +240,7 @@ write_process(struct buf *b, struct ctx *x)
 		(double)t.loop_lag_avg_us / 1000.0);
 	write_batches(b, &t);
 	write_engine(b, x);
+	write_timers(b, x);
 	prom_kv_write(b, x);
 	one_u64(b, "queen_db_pool_size", "gauge",
 		"Connections this process may hold.", (uint64_t)ps.size);

@@ -20,6 +20,7 @@
 #include "queue.h"
 #include "status.h"
 #include "system.h"
+#include "timer.h"
 #include "trace.h"
 #include "txn.h"
 
@@ -48,6 +49,12 @@ const struct hsrv_route route_table[] = {
 	{ HSRV_DELETE, API "/kv/:ns/*key", kv_delete, ROUTE_READ_WRITE },
 	{ HSRV_GET, RES "/kv/namespaces", kv_namespaces, ROUTE_READ },
 	{ HSRV_POST, RES "/kv/list", kv_list, ROUTE_READ },
+
+	{ HSRV_POST, API "/timers", timer_post, ROUTE_WRITE },
+	{ HSRV_GET, API "/timers/:queue", timer_list, ROUTE_READ },
+	{ HSRV_GET, API "/timers/:queue/*timerKey", timer_get, ROUTE_READ },
+	{ HSRV_DELETE, API "/timers/:queue/*timerKey", timer_delete,
+	  ROUTE_READ_WRITE },
 
 	{ HSRV_POST, API "/configure", queue_configure, ROUTE_READ_WRITE },
 	{ HSRV_GET, RES "/queues", queue_list, ROUTE_READ },

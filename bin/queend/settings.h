@@ -46,6 +46,14 @@ struct settings {
 	int64_t kv_quota_refresh_ms, kv_quota_release_percent;
 	int64_t kv_quota_hot_percent, kv_usage_every_ms;
 	bool sweeper;
+	/* timers */
+	int64_t timers_max_ops, timers_max_horizon_s, timers_max_payload_bytes;
+	bool sweeper_isolate;
+	int64_t sweeper_min_sleep_ms, sweeper_max_sleep_ms;
+	int64_t sweeper_idle_max_sleep_ms, sweeper_idle_after;
+	int64_t sweeper_cycle_max_rows, sweeper_due_cap, sweeper_max_fire_bytes;
+	int64_t sweeper_max_attempts, sweeper_backoff_min_ms;
+	int64_t sweeper_backoff_max_ms, sweeper_transient_backoff_ms;
 	/* jobs */
 	int64_t retention_interval_ms, retention_batch_size, retention_due_cap;
 	int64_t cleanup_days;

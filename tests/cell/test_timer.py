@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""/api/v1/timers: promised, replaced, taken back, fired once."""
+import base64
+import json
+import time
+import uuid
+
+import pytest
+
+from queenlib import wait_until
+
+PATH = "/api/v1/timers"
+
+
+def b64(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+def op(key, delay=60000, queue="q", **fields):
+    return dict({"op": "schedule", "queue": queue, "timerKey": key,
+                 "delayMs": delay, "txn": "t-" + key,
+                 "payload": b64('{"k":"%s","n":1.50}' % key)}, **fields)
+
+
+def cancel(key, queue="q", **fields):
+    return dict({"op": "cancel", "queue": queue, "timerKey": key}, **fields)
+
+
+def send(cell, *ops):
+    reply = cell.post(PATH, {"operations": list(ops)})
+    assert reply.status == 200, reply
+    return reply.body["results"]
+
+
+def statuses(results):
+    return [r["status"] for r in results]
+
+
+def log_ids(db):
+    """Message count over all segments."""
+    return db.value("select coalesce(sum(end_offset - base_offset + 1), 0)"
+                    "::bigint from queen.segments")
+
+
+def pending(db):
+    return db.value("select count(*) from queen.timers")
+
+
+def drain(cell, queue, n):
+    """n messages popped and acked, by partition."""
+    got = []
+
+    def more():
+        m = cell.pop(queue, batch=1000)
+        if m:
+            cell.ack(m)
+            got.extend(m)
+        return len(got) >= n
+
+    wait_until(more, what="%d messages" % n)
+    return got
+
+
+def test_reschedule_replaces_and_one_fires(cell):
+    first, = send(cell, op("k", 60000, txn="one"))
+    assert (first["status"], first["ok"], first["queue"], first["timerKey"],
+            first["txn"]) == ("scheduled", True, "q", "k", "one")
+    assert uuid.UUID(first["messageId"]).version == 7
+    again, = send(cell, op("k", 100, txn="two", payload=b64('{"x":2.0}')))
+    assert again["status"] == "rescheduled"
+    assert again["messageId"] != first["messageId"]
+    m, = wait_until(lambda: cell.pop("q"))
+    assert (m["id"], m["transactionId"], m["data"], m["partition"]) \
+        == (again["messageId"], "two", {"x": 2.0}, "Default")
+    assert pending(cell.db) == 0 and log_ids(cell.db) == 1
+
+
+def test_cancel(cell):
+    send(cell, op("k", 400000))
+    assert send(cell, cancel("k", txn="mine"))[0] == {
+        "status": "cancelled", "ok": True, "queue": "q", "timerKey": "k",
+        "txn": "t-k"}
+    assert send(cell, cancel("k", txn="mine"))[0] == {
+        "status": "absent", "ok": False, "queue": "q", "timerKey": "k",
+        "txn": "mine"}
+    send(cell, op("tenant/42"))
+    assert cell.delete(PATH + "/q/tenant/42").body["status"] == "cancelled"
+    assert cell.delete(PATH + "/q/tenant/42?txn=x").body == {
+        "status": "absent", "ok": False, "queue": "q",
+        "timerKey": "tenant/42", "txn": "x"}
+
+
+def test_what_is_due_fires_at_once_and_wakes_a_parked_pop(cell):
+    before = time.monotonic()
+    send(cell, op("k", -5, queue="past", partition="p"))
+    m, = wait_until(lambda: cell.pop("past", wait="true"))
+    assert time.monotonic() - before < 5
+    assert m["partition"] == "p" and m["transactionId"] == "t-k"
+
+
+def test_peek_list_count(cell):
+    assert cell.post(PATH, []).body == {"results": []}
+    done, = send(cell, op("b", partition="p"))
+    send(cell, op("a"), op("a/1"))
+    found = cell.get(PATH + "/q/b").body
+    assert found.pop("createdAt") == found.pop("updatedAt")
+    assert found == {
+        "found": True, "queue": "q", "timerKey": "b", "partition": "p",
+        "deliverAt": done["deliverAt"], "txn": "t-b",
+        "messageId": done["messageId"],
+        "payload": b64('{"k":"b","n":1.50}'), "payloadZstd": False,
+        "encrypted": False, "producerSub": None, "attempts": 0,
+        "lastError": None, "claimed": False}
+    assert cell.get(PATH + "/q/none").body == {
+        "found": False, "queue": "q", "timerKey": "none"}
+    page = cell.get(PATH + "/q?limit=2").body
+    assert [r["timerKey"] for r in page["rows"]] == ["a", "a/1"]
+    assert (page["truncated"], page["nextAfter"]) == (True, "a/1")
+    page = cell.get(PATH + "/q?after=a/1&limit=x").body
+    assert [r["timerKey"] for r in page["rows"]] == ["b"]
+    assert (page["truncated"], page["nextAfter"]) == (False, None)
+    assert cell.get(PATH + "/q?mode=count&prefix=a").body == {"count": 2}
+
+
+@pytest.mark.parametrize("query,reason", [
+    ("mode=count", "timers_count_prefix_required"),
+    ("mode=count&prefix=", "timers_count_prefix_required"),
+    ("mode=count&prefix=" + "x" * 129, "timers_count_prefix_too_long"),
+    ("mode=count&prefix=x&limit=1", "timers_count_page_parameters"),
+    ("mode=count&prefix=x&after=a", "timers_count_page_parameters"),
+    ("mode=all", "timers_read_mode_unknown"),
+])
+def test_bad_reads(cell, query, reason):
+    reply = cell.get(PATH + "/q?" + query)
+    assert (reply.status, reply.body["error"], reply.body["reason"]) \
+        == (400, "timers_bad_request", reason)
+
+
+SCHEDULE_FAULTS = [
+    ({"op": "later"}, 400, "timers_bad_op"),
+    ({"op": 1}, 400, "timers_bad_op"),
+    ({"queue": ""}, 400, "timers_queue_required"),
+    ({"queue": None}, 400, "timers_queue_required"),
+    ({"queue": "q" * 513}, 400, "timers_queue_required"),
+    ({"timerKey": "a\x01"}, 400, "timers_key_required"),
+    ({"timerKey": 5}, 400, "timers_key_required"),
+    ({"delayMs": "5"}, 400, "timers_delay_required"),
+    ({"delayMs": None}, 400, "timers_delay_required"),
+    ({"delayMs": 7776000001}, 403, "timers_horizon"),
+    ({"delayMs": 1e300}, 403, "timers_horizon"),
+    ({"txn": None}, 400, "timers_txn_required"),
+    ({"txn": ""}, 400, "timers_txn_required"),
+    ({"partition": ""}, 400, "timers_partition_required"),
+    ({"partition": 3}, 400, "timers_partition_required"),
+    ({"payload": None}, 400, "timers_payload_required"),
+    ({"payload": {"a": 1}}, 400, "timers_payload_required"),
+    ({"payload": "e30"}, 400, "timers_payload_not_base64"),
+    ({"payload": "!!"}, 400, "timers_payload_not_base64"),
+    ({"payload": b64("{")}, 400, "timers_payload_not_json"),
+    ({"payload": ""}, 400, "timers_payload_not_json"),
+    ({"payloadZstd": True}, 400, "timers_payload_not_zstd"),
+    ({"payloadZstd": 1}, 400, "timers_bad_request"),
+    ({"encrypted": True}, 400, "timers_encrypted_conflict"),
+    ({"payload": b64('"' + "x" * 1048576 + '"')}, 413,
+     "timers_payload_too_large"),
+    ({"producerSub": "me"}, 400, "timers_server_owned_field"),
+    ({"_messageId": "x"}, 400, "timers_server_owned_field"),
+    ({"delaySeconds": 1}, 400, "timers_server_owned_field"),
+]
+
+
+def test_every_bad_field_is_named_and_nothing_is_kept(cell):
+    errors = {400: "timers_bad_request", 403: "timer_horizon_exceeded",
+              413: "payload_too_large"}
+    for fields, status, reason in SCHEDULE_FAULTS:
+        reply = cell.post(PATH, [op("good"), op("bad", **fields)])
+        assert (reply.status, reply.body["error"], reply.body["reason"]) \
+            == (status, errors[status], reason), fields
+    for body, reason in (("{", "timers_bad_body"), ("5", "timers_bad_body"),
+                         ("{}", "timers_bad_body"), ("[5]", "timers_bad_body"),
+                         (json.dumps([op("a"), cancel("a")]),
+                          "timers_duplicate_key_in_call"),
+                         (json.dumps([op("k%d" % i) for i in range(257)]),
+                          "timers_too_many_ops")):
+        reply = cell.post(PATH, body)
+        assert (reply.status, reply.body["reason"]) == (400, reason), body[:40]
+    assert pending(cell.db) == 0
+
+
+def fill(cell, n, delay_ms, parts=20, queue="q"):
+    for at in range(0, n, 250):
+        send(cell, *[op("k%05d" % i, delay_ms, queue,
+                        partition="p%d" % (i % parts))
+                     for i in range(at, min(at + 250, n))])
+
+
+def test_two_queends_fire_each_once(cells):
+    a, b = cells(2)
+    fill(a, 1000, -1)
+    got = drain(b, "q", 1000)
+    assert sorted(m["transactionId"] for m in got) \
+        == ["t-k%05d" % i for i in range(1000)]
+    assert log_ids(a.db) == 1000 and pending(a.db) == 0
+
+
+def test_downtime_then_oldest_first(cell):
+    send(cell, *[op("k%d" % i, 2000 - 100 * i) for i in range(3)])
+    cell.kill9()
+    wait_until(lambda: cell.db.value(
+        "select bool_and(due_at < clock_timestamp()) from queen.timers"))
+    assert pending(cell.db) == 3
+    cell.restart()
+    got = drain(cell, "q", 3)
+    assert [m["transactionId"] for m in got] == ["t-k2", "t-k1", "t-k0"]
+
+
+def test_a_poison_timer_hurts_no_other_and_is_filed(new_cell):
+    cell = new_cell(QUEEN_SWEEPER_BACKOFF_MIN_MS="10",
+                    QUEEN_SWEEPER_BACKOFF_MAX_MS="20").start()
+    cell.db.psql("-c", """
+        create function refuse() returns trigger language plpgsql as $$
+        begin
+            if position('poison'::bytea in new.blob) > 0 then
+                raise exception 'poisoned' using errcode = '22000';
+            end if;
+            return new;
+        end $$;
+        create trigger refuse before insert on queen.segments
+        for each row execute function refuse()""")
+    send(cell, op("poison", -1), op("good1", -1), op("good2", -1))
+    got = drain(cell, "q", 2)
+    assert sorted(m["transactionId"] for m in got) == ["t-good1", "t-good2"]
+    wait_until(lambda: pending(cell.db) == 0)
+    assert cell.db.rows(
+        "select group_name, message_offset, retries from queen.dead_letters") \
+        == [("__timer__", -1, 5)]
+    page = cell.get("/metrics/prometheus").body.decode()
+    assert 'queen_timers_fired_total{result="fired"} 2\n' in page
+    assert 'queen_timers_fired_total{result="failed"} 4\n' in page
+    assert 'queen_timers_fired_total{result="dead_letter"} 1\n' in page
+
+
+def test_killed_in_the_middle_all_or_nothing(cell):
+    fill(cell, 500, -1, parts=5)
+    cell.kill9()
+    db = cell.db
+    wait_until(lambda: db.value(
+        "select count(*) from pg_stat_activity where datname ="
+        " current_database() and pid <> pg_backend_pid()"
+        " and state <> 'idle'") == 0)
+    assert log_ids(db) + pending(db) == 500
+    cell.restart()
+    got = drain(cell, "q", 500)
+    assert len({m["transactionId"] for m in got}) == len(got) == 500
+
+
+def test_ten_thousand_in_one_second(cells):
+    """All within five seconds of their promise, each once."""
+    a, b = cells(2)
+    n, due_s = 10000, time.monotonic() + 10
+    for at in range(0, n, 250):
+        left_ms = (due_s - time.monotonic()) * 1000
+        send(a, *[op("k%05d" % i, left_ms, partition="p%d" % (i % 100))
+                  for i in range(at, at + 250)])
+    db = a.db
+    first, last = db.row("select min(deliver_at), max(deliver_at)"
+                         " from queen.timers")
+    assert pending(db) == n, "the machine is too slow for this test"
+    assert (last - first).total_seconds() < 1
+    wait_until(lambda: pending(db) == 0, deadline_s=60)
+    fired = db.value("select max(created_at) from queen.segments")
+    assert (fired - first).total_seconds() < 5
+    assert log_ids(db) == n
+    got = drain(b, "q", n)
+    assert len({m["transactionId"] for m in got}) == len(got) == n
