@@ -185,12 +185,9 @@ find_parts(struct request *q)
 	for (size_t i = 0; i < q->jobs_n; i++) {
 		struct ack_job *j = q->jobs[i];
 
-		j->part = catalog_part_by_id(q->x->catalog, j->part_id);
+		j->part = catalog_part_of(q->x->catalog, tenant, j->part_id);
 		if (!j->part)
 			q->ids[n++] = j->part_id;
-		else if (memcmp(&j->part->queue->tenant, tenant,
-				 sizeof(*tenant)) != 0)
-			j->part = NULL; /* as if it were not there */
 	}
 	return n;
 }

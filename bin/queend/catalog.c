@@ -284,6 +284,16 @@ catalog_part_by_id(struct catalog *c, int64_t id)
 		c, map_get(&c->parts_by_id, map_hash_i64(id), map_is_i64, &id));
 }
 
+struct cat_part *
+catalog_part_of(struct catalog *c, const struct qid *tenant, int64_t id)
+{
+	struct cat_part *p = catalog_part_by_id(c, id);
+
+	return p && memcmp(&p->queue->tenant, tenant, sizeof(*tenant)) == 0
+		       ? p
+		       : NULL;
+}
+
 struct cat_group *
 catalog_group(struct catalog *c, const struct cat_queue *q, struct span name)
 {

@@ -72,6 +72,9 @@ struct cat_queue *catalog_queue_by_id(struct catalog *c, int64_t id);
 struct cat_part *catalog_part(struct catalog *c, const struct cat_queue *q,
 	struct span name);
 struct cat_part *catalog_part_by_id(struct catalog *c, int64_t id);
+/* For ids that came from outside: another tenant's is as if it were not. */
+struct cat_part *catalog_part_of(struct catalog *c, const struct qid *tenant,
+	int64_t id);
 struct cat_group *catalog_group(struct catalog *c, const struct cat_queue *q,
 	struct span name);
 struct cat_group *catalog_group_by_id(struct catalog *c, int64_t id);

@@ -4,10 +4,16 @@
 
 #include "hsrv.h"
 
-/* The default tenant; 1.6 of http-core: without the header everyone is it. */
-static const struct qid default_tenant = {
-	.b = { [15] = 1 },
-};
+/* Without a header everyone is the default tenant. */
+static const struct ctx_who nobody = { .tenant = { .b = { [15] = 1 } } };
+
+static const struct ctx_who *
+who_of(const struct hsrv_req *r)
+{
+	const struct ctx_who *who = hsrv_who(r);
+
+	return who ? who : &nobody;
+}
 
 struct ctx *
 ctx_of(const struct hsrv_req *r)
@@ -18,6 +24,11 @@ ctx_of(const struct hsrv_req *r)
 const struct qid *
 ctx_tenant(const struct hsrv_req *r)
 {
-	(void)r;
-	return &default_tenant;
+	return &who_of(r)->tenant;
+}
+
+struct span
+ctx_subject(const struct hsrv_req *r)
+{
+	return who_of(r)->subject;
 }

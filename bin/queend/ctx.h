@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "qid.h"
+#include "span.h"
 
 struct acks;
 struct catalog;
@@ -14,6 +15,7 @@ struct changes;
 struct counts;
 struct fetches;
 struct flush;
+struct gate;
 struct hint;
 struct hsrv;
 struct hsrv_req;
@@ -48,6 +50,7 @@ struct ctx {
 	uint64_t flags_set;		/* by us so far, and again when stored */
 	int flags_setting;		/* of those, not stored yet */
 
+	struct gate *gate;		/* tokens, tenants */
 	struct hsrv *hsrv;
 	struct pgpool *pool;
 	struct hint *hint;		/* LISTEN connection */
@@ -68,8 +71,18 @@ struct ctx {
 #define CTX_TENANT_DEFAULT "00000000-0000-0000-0000-000000000001"
 #define CTX_QUEUE_MODE "__QUEUE_MODE__"
 
-/* The context of a request, and the tenant it speaks for. */
+/* Whose request it is: set by the gate, else nobody of the default tenant. */
+struct ctx_who {
+	struct qid tenant;
+	struct span subject;
+};
+
+/*
+ * The context of a request, the tenant it speaks for, and who sent it: `sub`
+ * of its token, n = 0 without; both live as long as the request.
+ */
 struct ctx *ctx_of(const struct hsrv_req *r);
 const struct qid *ctx_tenant(const struct hsrv_req *r);
+struct span ctx_subject(const struct hsrv_req *r);
 
 #endif

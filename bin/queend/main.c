@@ -20,6 +20,7 @@
 #include "exit.h"
 #include "flags.h"
 #include "flush.h"
+#include "gate.h"
 #include "hint.h"
 #include "hsrv.h"
 #include "instance.h"
@@ -110,16 +111,9 @@ usage(FILE *out)
 	conf_help(conf_items, conf_items_n, out);
 }
 
-/* What a later release will do must not be believed to work now. */
 static int
 check_settings(const struct settings *s, struct err *e)
 {
-	if (s->jwt_enabled)
-		return err_set(e, ERR_CONFIG,
-			"JWT_ENABLED: tokens are not in this release");
-	if (s->tenancy_header)
-		return err_set(e, ERR_CONFIG,
-			"QUEEN_TENANCY_HEADER: tenancy is not in this release");
 	if (strspn(s->bind_addr, "0123456789.:") != strlen(s->bind_addr) &&
 		strchr(s->bind_addr, ':'))
 		return err_set(e, ERR_CONFIG,
@@ -286,6 +280,7 @@ start_listening(struct boot *b, struct err *e)
 	struct hsrv_conf c = {
 		.routes = route_table,
 		.routes_n = route_table_n,
+		.gate = gate_ask,
 		.unmatched = route_unmatched,
 		.ctx = &b->x,
 		.max_body_bytes = b->conf.max_body_bytes,
@@ -417,6 +412,7 @@ stop_parts(struct boot *b)
 
 	loop_timer_fini(&b->watchdog);
 	loop_timer_fini(&b->settle);
+	gate_stop(x->gate);
 	hsrv_free(b->metrics);
 	hsrv_free(x->hsrv);
 	kvlimit_free(x->kvlimit);
@@ -452,9 +448,14 @@ serve(struct boot *b)
 	loop_on_signal(b->x.loop, SIGTERM, on_term, b);
 	loop_on_signal(b->x.loop, SIGINT, on_term, b);
 	loop_on_signal(b->x.loop, SIGHUP, on_hup, b);
+	if (gate_start(b->x.gate, b->x.loop, &e) != 0) {
+		loop_free(b->x.loop);
+		return fatal(EXIT_CONFIG, e.text);
+	}
 	start_parts(b);
 	loop_run(b->x.loop);
 	stop_parts(b);
+	gate_free(b->x.gate);
 	loop_free(b->x.loop);
 	if (b->code == EXIT_CLEAN)
 		log_line(LOG_INFO, "shutdown", "stopped", NULL);
@@ -493,6 +494,7 @@ main(int argc, char **argv)
 	log_init(NULL, false);
 	if (conf_load(conf_items, conf_items_n, &b.conf, &e) != 0 ||
 		check_settings(&b.conf, &e) != 0 ||
+		gate_new(&b.conf, &b.x.gate, &e) != 0 ||
 		seal_new(b.conf.encryption_key, b.conf.encryption_old_keys,
 			&b.x.seal, &e) != 0) {
 		conf_fini(conf_items, conf_items_n, &b.conf);
@@ -500,6 +502,7 @@ main(int argc, char **argv)
 	}
 	if (check) {
 		conf_print(conf_items, conf_items_n, &b.conf, stdout);
+		gate_free(b.x.gate);
 		seal_free(b.x.seal);
 		conf_fini(conf_items, conf_items_n, &b.conf);
 		return EXIT_CLEAN;

@@ -157,6 +157,7 @@ make_item(struct push *p, size_t i)
 		.id = qid_new(),
 		.txn = b->txn,
 		.payload = b->payload,
+		.sub = ctx_subject(p->req),
 		.minted = b->txn.n == 0,
 		.status = FLUSH_FAILED };
 	if (f->minted) {

@@ -11,6 +11,7 @@
 #include "dead.h"
 #include "fetch.h"
 #include "group.h"
+#include "identity.h"
 #include "jwrite.h"
 #include "kv.h"
 #include "lease.h"
@@ -20,6 +21,7 @@
 #include "queue.h"
 #include "status.h"
 #include "system.h"
+#include "tenant.h"
 #include "timer.h"
 #include "trace.h"
 #include "txn.h"
@@ -61,6 +63,7 @@ const struct hsrv_route route_table[] = {
 	{ HSRV_GET, RES "/queues/:queue", queue_get, ROUTE_READ },
 	{ HSRV_GET, RES "/queues/:queue/depth", queue_depth, ROUTE_READ },
 	{ HSRV_DELETE, RES "/queues/:queue", queue_delete, ROUTE_ADMIN },
+	{ HSRV_DELETE, RES "/tenant", tenant_purge, ROUTE_ADMIN },
 	{ HSRV_GET, RES "/overview", queue_overview, ROUTE_READ },
 	{ HSRV_GET, RES "/namespaces", queue_namespaces, ROUTE_READ },
 	{ HSRV_GET, RES "/tasks", queue_tasks, ROUTE_READ },
@@ -95,6 +98,10 @@ const struct hsrv_route route_table[] = {
 	  ROUTE_READ },
 	{ HSRV_GET, API "/traces/:partitionId/:transactionId", trace_get,
 	  ROUTE_READ },
+
+	{ HSRV_GET, "/auth/me", identity_me, ROUTE_PUBLIC },
+	{ HSRV_GET, "/auth/login", identity_login, ROUTE_PUBLIC },
+	{ HSRV_POST, "/auth/logout", identity_logout, ROUTE_PUBLIC },
 
 	{ HSRV_GET, "/health", status_health, ROUTE_PUBLIC },
 	{ HSRV_GET, "/healthz", status_health, ROUTE_PUBLIC },

@@ -60,8 +60,19 @@ struct settings {
 	bool cleanup_enabled;
 	int64_t metrics_retention_days;
 	int64_t metrics_flush_ms, stats_interval_ms, retained_bytes_interval_ms;
-	/* named by the settings, served by a later release: refused or warned */
-	bool jwt_enabled, tenancy_header;
+	/* auth */
+	bool jwt_enabled;
+	char *jwt_algorithm, *jwt_secret, *jwt_public_key, *jwt_jwks_url;
+	int64_t jwt_jwks_refresh_s, jwt_jwks_timeout_ms;
+	char *ca_file;
+	char *jwt_issuer, *jwt_audience;
+	int64_t jwt_clock_skew_s;
+	char *jwt_skip_paths;
+	char *jwt_roles_claim, *jwt_roles_array_claim;
+	char *jwt_role_admin, *jwt_role_read_write;
+	char *jwt_role_read_only, *jwt_role_write_only;
+	bool tenancy_header, kv_trusted_proxy;
+	/* named by the settings, served by a later release: warned */
 	char *file_buffer_dir;
 	/* logging */
 	char *rust_log, *log_level;

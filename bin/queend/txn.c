@@ -219,7 +219,8 @@ make_jobs(struct txn *t)
 	for (size_t i = 0; good && i < t->acks_n; i++) {
 		struct txn_ack *k = &t->acks[i];
 		struct cat_part *part =
-			catalog_part_by_id(t->x->catalog, k->part_id);
+			catalog_part_of(t->x->catalog, ctx_tenant(t->req),
+				k->part_id);
 		struct ack_job want = { .part_id = k->part_id,
 			.group = part ? catalog_group(t->x->catalog,
 						part->queue, k->group)
@@ -305,7 +306,8 @@ find_groups(struct txn *t)
 	for (size_t i = 0; i < t->acks_n; i++) {
 		const struct txn_ack *k = &t->acks[i];
 		struct cat_part *p =
-			catalog_part_by_id(t->x->catalog, k->part_id);
+			catalog_part_of(t->x->catalog, ctx_tenant(t->req),
+				k->part_id);
 
 		if (!p || catalog_group(t->x->catalog, p->queue, k->group))
 			continue;
@@ -342,7 +344,7 @@ find_parts(struct txn *t)
 	for (size_t i = 0; i < t->acks_n; i++) {
 		int64_t id = t->acks[i].part_id;
 
-		if (!catalog_part_by_id(t->x->catalog, id) &&
+		if (!catalog_part_of(t->x->catalog, ctx_tenant(t->req), id) &&
 			(!n || ids[n - 1] != id))
 			ids[n++] = id;
 	}

@@ -151,6 +151,9 @@ write_frames(struct txn *t)
 				f.flags |= FRAME_TRACE;
 				f.trace = p->body->trace;
 			}
+			f.sub = ctx_subject(t->req);
+			if (f.sub.n)
+				f.flags |= FRAME_SUB;
 			if (s->sealed)
 				keyring_seal(t->x, &f, &room);
 			frame_write(&b, &f);

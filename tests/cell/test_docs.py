@@ -63,7 +63,7 @@ def settings():
     found = {}
     for kind, name, rest in re.findall(
             r'\b(STR|SECRET|INT|BOOL|WORD)\("(\w+)",(.*?)"\),\n', src, re.S):
-        args = [a.strip().strip('"') for a in rest.split(",")]
+        args = [a.strip('"') for a in re.findall(r'"[^"]*"|[^,"\s]+', rest)]
         found[name] = Item(
             name, None if kind == "SECRET" or args[1] == "NULL" else args[1],
             args[2] if kind == "WORD" else None,

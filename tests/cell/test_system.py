@@ -192,8 +192,8 @@ def test_help_version_and_check_config(new_cell):
 @pytest.mark.parametrize("name, value, text", [
     ("JWT_ENABLED", "maybe", 'JWT_ENABLED="maybe" is not a boolean'
      " (expected true/false, 1/0, yes/no, on/off)"),
-    ("JWT_ENABLED", "true", "JWT_ENABLED"),
-    ("QUEEN_TENANCY_HEADER", "1", "QUEEN_TENANCY_HEADER"),
+    ("JWT_ENABLED", "true", "JWT_SECRET"),
+    ("QUEEN_TENANCY_HEADER", "1", "QUEEN_KV_TRUSTED_PROXY"),
     ("QUEEN_ENCRYPTION_KEY", "0" * 63, "QUEEN_ENCRYPTION_KEY"),
     ("PORT", "abc", "PORT"), ("PORT", "65536", "PORT"),
     ("PORT", "-1", "PORT"), ("DB_POOL_SIZE", "3", "DB_POOL_SIZE"),

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The gate: token, then tenant.  Nothing of a token is ever logged, and a
+ * request passes only by reaching pass().
+ */
+#include "gate.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "arena.h"
+#include "clk.h"
+#include "ctx.h"
+#include "err.h"
+#include "jwks.h"
+#include "jwt.h"
+#include "log.h"
+#include "route.h"
+#include "settings.h"
+
+/* A request that waits for keys; in its own arena. */
+struct held {
+	struct gate *gate;
+	struct hsrv_req *req;
+	struct span token;
+	int level;
+	struct jwks_wait wait;
+	LIST_ENTRY(held) link;
+};
+
+struct gate {
+	const struct settings *conf;
+	struct jwt *jwt; /* NULL = every caller may do everything */
+	struct jwks *jwks;
+	LIST_HEAD(, held) held;
+};
+
+static const struct ctx_who nobody = { .tenant = { .b = { [15] = 1 } } };
+
+int
+gate_new(const struct settings *s, struct gate **out, struct err *e)
+{
+	struct jwt_conf c = {
+		.algorithm = s->jwt_algorithm,
+		.secret = s->jwt_secret,
+		.public_key = s->jwt_public_key,
+		.jwks_url = s->jwt_jwks_url,
+		.issuer = s->jwt_issuer,
+		.audience = s->jwt_audience,
+		.roles_claim = s->jwt_roles_claim,
+		.roles_array_claim = s->jwt_roles_array_claim,
+		.role_admin = s->jwt_role_admin,
+		.role_read_write = s->jwt_role_read_write,
+		.role_read_only = s->jwt_role_read_only,
+		.role_write_only = s->jwt_role_write_only,
+		.skew_s = s->jwt_clock_skew_s,
+	};
+	struct gate *g;
+
+	if (s->tenancy_header && !s->kv_trusted_proxy)
+		return err_set(e, ERR_CONFIG,
+			"QUEEN_TENANCY_HEADER=true needs "
+			"QUEEN_KV_TRUSTED_PROXY=true: a proxy in front must "
+			"set x-queen-tenant and strip the client's own");
+	g = calloc(1, sizeof(*g));
+	BUG(!g);
+	g->conf = s;
+	LIST_INIT(&g->held);
+	if (s->jwt_enabled && jwt_new(&c, &g->jwt, e) != 0) {
+		free(g);
+		return -1;
+	}
+	*out = g;
+	return 0;
+}
+
+int
+gate_start(struct gate *g, struct loop *l, struct err *e)
+{
+	struct jwks_conf c = {
+		.url = g->conf->jwt_jwks_url,
+		.ca_file = g->conf->ca_file,
+		.refresh_s = g->conf->jwt_jwks_refresh_s,
+		.timeout_ms = g->conf->jwt_jwks_timeout_ms,
+	};
+
+	if (!g->jwt)
+		return 0;
+	log_line(LOG_INFO, "auth", "tokens are required",
+		"algorithm=%s skip=%s", g->conf->jwt_algorithm,
+		log_quote(g->conf->jwt_skip_paths ? g->conf->jwt_skip_paths
+						  : ""));
+	if (!jwt_wants_keys(g->jwt))
+		return 0;
+	if (jwks_new(l, &c, &g->jwks, e) != 0)
+		return -1;
+	jwks_start(g->jwks);
+	return 0;
+}
+
+void
+gate_stop(struct gate *g)
+{
+	struct held *h;
+
+	while (g && (h = LIST_FIRST(&g->held))) {
+		LIST_REMOVE(h, link);
+		jwks_cancel(&h->wait);
+	}
+}
+
+void
+gate_free(struct gate *g)
+{
+	if (!g)
+		return;
+	gate_stop(g);
+	if (g->jwks)
+		jwks_free(g->jwks);
+	jwt_free(g->jwt);
+	free(g);
+}
+
+/* ---- tenant ---- */
+
+/* Shape only: whose it is, the proxy has decided. */
+static bool
+parse_tenant(struct span s, struct qid *out)
+{
+	static const int dashes[] = { 8, 13, 18, 23 };
+
+	if (s.n != QID_TEXT)
+		return false;
+	for (int i = 0; i < 4; i++)
+		if (s.p[dashes[i]] != '-')
+			return false;
+	return qid_parse(s, out);
+}
+
+/* False after having answered. */
+static bool
+find_tenant(const struct gate *g, struct hsrv_req *r, int level,
+	struct qid *tenant)
+{
+	static const struct qid nil = { .b = { 0 } };
+	struct span s;
+
+	/* health, metrics and paths nobody serves are no tenant's */
+	if (!g->conf->tenancy_header || level == ROUTE_PUBLIC ||
+		level == HSRV_NO_ROUTE || !hsrv_header(r, "x-queen-tenant", &s))
+		return true;
+	if (s.n == 0)
+		return true;
+	if (!parse_tenant(s, tenant)) {
+		hsrv_reply_error(r, 400,
+			"invalid x-queen-tenant header (must be a UUID)");
+		return false;
+	}
+	if (memcmp(tenant, &nil, sizeof(nil)) == 0) {
+		hsrv_reply_error(r, 403, "forbidden");
+		return false;
+	}
+	return true;
+}
+
+static bool
+pass(struct gate *g, struct hsrv_req *r, int level, struct span subject)
+{
+	struct qid tenant = nobody.tenant;
+	struct ctx_who *who;
+
+	if (!find_tenant(g, r, level, &tenant))
+		return false;
+	if (!subject.n && memcmp(&tenant, &nobody.tenant, sizeof(tenant)) == 0)
+		return true;
+	who = arena_alloc(hsrv_arena(r), sizeof(*who));
+	who->tenant = tenant;
+	who->subject = subject;
+	hsrv_set_who(r, who);
+	return true;
+}
+
+/* ---- token ---- */
+
+static enum jwt_verdict
+verify(const struct gate *g, struct hsrv_req *r, struct span token,
+	struct jwt_claims *c, struct jwt_fault *f)
+{
+	return jwt_verify(g->jwt, g->jwks ? jwks_keys(g->jwks) : NULL, token,
+		clk_wall_us() / 1000000, hsrv_arena(r), c, f);
+}
+
+/* The end of the matter; true = on to the handler. */
+static bool
+decide(struct gate *g, struct hsrv_req *r, int level, enum jwt_verdict v,
+	const struct jwt_claims *c, const struct jwt_fault *f)
+{
+	unsigned need = gate_roles(level == HSRV_NO_ROUTE
+			? gate_level(hsrv_method(r), hsrv_path(r))
+			: level);
+
+	if (v != JWT_OK) {
+		hsrv_reply_error(r, f->status, "%s", f->error);
+		return false;
+	}
+	if ((c->roles & need) == 0) {
+		hsrv_reply_error(r, 403, "Insufficient permissions");
+		return false;
+	}
+	return pass(g, r, level, c->sub);
+}
+
+static void
+on_keys(void *arg)
+{
+	struct held *h = arg;
+	struct jwt_claims c = { .roles = 0 };
+	struct jwt_fault f = { .status = 401 };
+	enum jwt_verdict v;
+
+	LIST_REMOVE(h, link);
+	v = verify(h->gate, h->req, h->token, &c, &f);
+	if (decide(h->gate, h->req, h->level, v, &c, &f))
+		hsrv_gate_pass(h->req);
+}
+
+/* True when the request waits for a fresh set of keys. */
+static bool
+hold(struct gate *g, struct hsrv_req *r, int level, struct span token)
+{
+	struct held *h;
+
+	if (!g->jwks)
+		return false;
+	h = arena_zalloc(hsrv_arena(r), sizeof(*h));
+	h->gate = g;
+	h->req = r;
+	h->token = token;
+	h->level = level;
+	h->wait.fn = on_keys;
+	h->wait.arg = h;
+	if (!jwks_refetch(g->jwks, &h->wait))
+		return false;
+	LIST_INSERT_HEAD(&g->held, h, link);
+	return true;
+}
+
+static bool
+is_ascii(struct span s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if (s.p[i] < 0x20 || s.p[i] > 0x7e)
+			return false;
+	return s.n > 0;
+}
+
+bool
+gate_ask(struct hsrv_req *r, int level)
+{
+	struct gate *g = ctx_of(r)->gate;
+	struct jwt_claims c = { .roles = 0 };
+	struct jwt_fault f = { .status = 401 };
+	struct span value, token;
+	enum jwt_verdict v;
+	int asked = level == HSRV_NO_ROUTE
+			    ? gate_level(hsrv_method(r), hsrv_path(r))
+			    : level;
+
+	if (!g->jwt || gate_skips(g->conf->jwt_skip_paths, hsrv_path(r)) ||
+		asked == ROUTE_PUBLIC)
+		return pass(g, r, level, SPAN_LIT(""));
+	if (!hsrv_header(r, "authorization", &value) || !is_ascii(value)) {
+		hsrv_reply_error(r, 401, "Authentication required");
+		return false;
+	}
+	token = jwt_of_header(value);
+	v = verify(g, r, token, &c, &f);
+	if (v == JWT_UNKNOWN_KEY && hold(g, r, level, token))
+		return false;
+	return decide(g, r, level, v, &c, &f);
+}

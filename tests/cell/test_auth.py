@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens: every route against every role, the texts of refusals, paths that
+skip, keys that are fetched."""
+import base64
+import hashlib
+import hmac
+import http.server
+import json
+import os
+import re
+import threading
+import time
+
+import pytest
+
+import queenlib
+from queenlib import wait_until
+
+SECRET = "cell-test-secret-0123456789abcdef"
+VECTOR_RW = (
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9."
+    "eyJzdWIiOiJzdmMtb3JkZXJzIiwicm9sZSI6InJlYWQtd3JpdGUifQ."
+    "JIy87w66i5Ygvf_NDDh5JpEiNljgfA-px2AIm7Nd2Lg")
+VECTOR_512 = (
+    "eyJhbGciOiJIUzUxMiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJzdmMtb3JkZXJzIiwicm9sZX"
+    "MiOlsid3JpdGUtb25seSJdLCJpYXQiOjE3MDAwMDAwMDAsImV4cCI6NDEwMjQ0NDgwMH0."
+    "gGYjd_zSh8hZLJL4Axpt4EIKXDHGWVOxoqpGOIEFPSD7l6xBOXl_OxNWZ80Z9wFotd1chFd5"
+    "RG_sxXeB-Bty8w")
+ROLES = {
+    "public": {None, "read-only", "write-only", "read-write", "admin"},
+    "read": {"read-only", "read-write", "admin"},
+    "write": {"write-only", "read-write", "admin"},
+    "read_write": {"read-write", "admin"},
+    "admin": {"admin"},
+}
+ON = dict(JWT_ENABLED="true", JWT_SECRET=SECRET)
+
+
+def b64(data):
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def token(claims=None, secret=SECRET, **more):
+    head = b64(json.dumps({"alg": "HS256", "typ": "JWT"}).encode())
+    body = b64(json.dumps({**(claims or {}), **more}).encode())
+    mac = hmac.new(secret.encode(), (head + "." + body).encode(),
+                   hashlib.sha256).digest()
+    return head + "." + body + "." + b64(mac)
+
+
+def bearer(text):
+    return {"Authorization": "Bearer " + text}
+
+
+def role(name):
+    return bearer(token(role=name)) if name else {}
+
+
+def table():
+    """(method, pattern, level) as served."""
+    with open(os.path.join(queenlib.ROOT, "bin/queend/route.c")) as f:
+        src = f.read()
+    src = src[src.index("route_table[] = {"):src.index("};")]
+    for m, path, level in re.findall(
+            r'\{ HSRV_(\w+), ([^}]*?),\s*\w+,\s*ROUTE_(\w+) \}', src):
+        for word, text in (("API", '"/api/v1"'), ("RES", '"/api/v1/resources"'),
+                           ("CG", '"/api/v1/consumer-groups"')):
+            path = re.sub(r"\b%s\b" % word, text, path)
+        yield m, "".join(re.findall(r'"([^"]*)"', path)), level.lower()
+
+
+def refused(reply, status, text):
+    assert reply.status == status, reply
+    assert reply.body == {"error": text}
+
+
+@pytest.mark.cellenv(**ON)
+def test_every_route_for_every_role(cell):
+    routes = list(table())
+    assert len(routes) > 60
+    for method, pattern, level in routes:
+        path = re.sub(r"[:*]\w+", "x", pattern)
+        for name in (None, "read-only", "write-only", "read-write", "admin"):
+            reply = cell.request(method, path, b"" if method != "GET" else
+                                 None, headers=role(name))
+            at = (method, pattern, name, reply)
+            if name in ROLES[level]:
+                assert reply.status != 403 or reply.body == {
+                    "error": "the default tenant is not purged"}, at
+                assert path.startswith("/auth/") or reply.status != 401, at
+            elif name is None:
+                assert (reply.status, reply.body) == (
+                    401, {"error": "Authentication required"}), at
+            else:
+                assert (reply.status, reply.body) == (
+                    403, {"error": "Insufficient permissions"}), at
+
+
+@pytest.mark.cellenv(**ON)
+def test_unknown_paths_ask_for_a_token_first(cell):
+    refused(cell.get("/nonexistent"), 401, "Authentication required")
+    refused(cell.get("/nonexistent", headers=role("read-only")), 403,
+            "Insufficient permissions")
+    assert cell.get("/nonexistent", headers=role("read-write")).status == 404
+    refused(cell.post("/api/v1/system/x", {}, headers=role("read-write")), 403,
+            "Insufficient permissions")
+    assert cell.get("/favicon.ico").status == 404
+
+
+@pytest.mark.cellenv(**ON)
+def test_refusals(cell):
+    now = int(time.time())
+    path = "/api/v1/status/buffers"
+    for headers, text in (
+            ({}, "Authentication required"),
+            (bearer("x"), "Bad token header"),
+            (bearer(VECTOR_512), "Unsupported token algorithm"),
+            (bearer(token(role="admin", secret="other")),
+             "Invalid token signature"),
+            (bearer(token(role="admin", exp=now - 40)), "Token has expired"),
+            (bearer(token(role="admin", nbf=now + 60)), "Token not yet valid"),
+            (bearer(token(role="admin", iat=now + 60)),
+             "Token issued in the future")):
+        refused(cell.get(path, headers=headers), 401, text)
+    assert cell.get(path, headers=bearer(
+        token(role="admin", exp=now - 20))).status == 200
+    refused(cell.get(path, headers=bearer(token(role="none"))), 403,
+            "Insufficient permissions")
+    # HEAD is GET; a bare token is a token
+    assert cell.request("HEAD", path, headers=role("read-only")).status == 200
+    assert cell.get(path, headers={"Authorization": VECTOR_RW}).status == 200
+
+
+@pytest.mark.cellenv(JWT_ALGORITHM="auto", **ON)
+def test_vectors(cell):
+    body = {"items": [{"queue": "q", "payload": 1, "producerSub": "forged"}]}
+    for text in (VECTOR_512, VECTOR_RW):
+        assert cell.post("/api/v1/push", body,
+                         headers=bearer(text)).status == 201
+    refused(cell.get("/api/v1/pop/queue/q", headers=bearer(VECTOR_512)), 403,
+            "Insufficient permissions")
+    reply = cell.post("/api/v1/transaction", {"operations": [
+        {"type": "push", "items": body["items"]}]}, headers=bearer(VECTOR_RW))
+    assert reply.body["success"] is True
+    messages = cell.pop("q", batch=10, subscriptionMode="all",
+                        headers=bearer(VECTOR_RW))
+    assert [m["producerSub"] for m in messages] == ["svc-orders"] * 3
+
+
+def test_without_tokens_nobody_is_named(cell):
+    cell.post("/api/v1/push", {"items": [
+        {"queue": "q", "payload": 1, "producerSub": "forged"}]})
+    assert not cell.pop("q", subscriptionMode="all")[0].get("producerSub")
+
+
+@pytest.mark.cellenv(JWT_SKIP_PATHS="/status,/api/v1/analytics/", **ON)
+def test_skip_list(cell):
+    assert cell.get("/status").status == 200
+    assert cell.get("/status", headers=bearer("junk")).status == 200
+    assert cell.get("/api/v1/analytics/queue-lag").status == 200
+    assert cell.get("/api/v1/status/buffers").status == 401
+    assert cell.get("/health").status == 200
+
+
+@pytest.mark.cellenv(JWT_ISSUER="me", JWT_AUDIENCE="you", **ON)
+def test_issuer_and_audience(cell):
+    path = "/api/v1/status/buffers"
+    refused(cell.get(path, headers=bearer(token(role="admin"))), 401,
+            "Invalid token issuer")
+    refused(cell.get(path, headers=bearer(
+        token(role="admin", iss="me", aud=["x"]))), 401,
+        "Invalid token audience")
+    assert cell.get(path, headers=bearer(
+        token(role="admin", iss="me", aud=["x", "you"]))).status == 200
+
+
+@pytest.mark.parametrize("env, text", [
+    (dict(JWT_ENABLED="true"), "JWT_SECRET"),
+    (dict(JWT_ENABLED="true", JWT_ALGORITHM="RS256", JWT_SECRET="x"),
+     "JWT_PUBLIC_KEY"),
+    (dict(JWT_ENABLED="true", JWT_ALGORITHM="hs256", JWT_SECRET="x"),
+     "EdDSA"),
+    (dict(JWT_ENABLED="maybe"), "JWT_ENABLED"),
+    (dict(QUEEN_TENANCY_HEADER="true"), "QUEEN_KV_TRUSTED_PROXY"),
+])
+def test_settings_that_end_the_boot(new_cell, env, text):
+    one = new_cell(**env).start(wait=False)
+    assert one.wait_exit() == 2
+    assert text in one.log_text()
+
+
+def test_the_secret_may_be_in_a_file(new_cell, folder):
+    path = os.path.join(folder, "secret")
+    with open(path, "w") as f:
+        f.write(SECRET + "\n")
+    one = new_cell(JWT_ENABLED="true", JWT_SECRET_FILE=path).start()
+    assert one.get("/status", headers=bearer(VECTOR_RW)).status == 200
+    assert SECRET not in one.log_text()
+
+
+@pytest.mark.cellenv(JWT_ENABLED="true", JWT_ALGORITHM="RS256",
+                     JWT_PUBLIC_KEY="no pem")
+def test_a_key_that_is_none_is_an_error_per_request(cell):
+    head = b64(b'{"alg":"RS256"}')
+    refused(cell.get("/status", headers=bearer(
+        head + "." + b64(b"{}") + "." + b64(b"x"))), 500,
+        "invalid RSA public key PEM")
+
+
+def test_identity_without_tokens(cell):
+    reply = cell.get("/auth/me")
+    assert reply.status == 200
+    assert reply.body["user_id"] == "standalone"
+    assert reply.body["standalone"] is True and reply.body["email"] is None
+    assert reply.body["clusters"][0]["tenant_id"] == queenlib.TENANT
+    reply = cell.get("/auth/login")
+    assert (reply.status, reply.headers["Location"]) == (302, "/")
+    assert cell.post("/auth/logout").body == {"ok": True}
+
+
+@pytest.mark.cellenv(**ON)
+def test_identity_with_tokens(cell):
+    reply = cell.get("/auth/me")
+    assert (reply.status, reply.body) == (
+        401, {"error": "auth_required", "code": "auth_required"})
+    reply = cell.get("/auth/login")
+    assert reply.status == 200
+    assert reply.headers["Content-Type"].startswith("text/html")
+    assert cell.post("/auth/logout").body == {"ok": True}
+
+
+def raw(key):
+    from cryptography.hazmat.primitives import serialization
+    return b64(key.public_key().public_bytes(
+        serialization.Encoding.Raw, serialization.PublicFormat.Raw))
+
+
+class Keys:
+    """A JWKS server with Ed25519 keys."""
+
+    def __init__(self):
+        keys = self
+        self.kids, self.hits, self.up = {}, 0, True
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                keys.hits += 1
+                body = json.dumps({"keys": [
+                    {"kty": "OKP", "crv": "Ed25519", "kid": kid,
+                     "x": raw(key)}
+                    for kid, key in keys.kids.items()]}).encode()
+                self.send_response(200 if keys.up else 503)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0),
+                                                      Handler)
+        self.url = "http://127.0.0.1:%d/" % self.server.server_port
+        threading.Thread(target=self.server.serve_forever,
+                         daemon=True).start()
+
+    def add(self, kid):
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+        self.kids[kid] = ed25519.Ed25519PrivateKey.generate()
+        return self.kids[kid]
+
+    @staticmethod
+    def token(kid, key):
+        head = b64(json.dumps({"alg": "EdDSA", "kid": kid}).encode())
+        text = head + "." + b64(json.dumps({"role": "admin"}).encode())
+        return text + "." + b64(key.sign(text.encode()))
+
+
+@pytest.fixture
+def keys():
+    pytest.importorskip("cryptography")
+    made = Keys()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def test_fetched_keys(new_cell, keys):
+    """A new key is fetched when a token names it, while the request waits;
+    with the host down the old ones serve, and it is left alone."""
+    first = keys.add("one")
+    one = new_cell(JWT_ENABLED="true", JWT_ALGORITHM="EdDSA",
+                   JWT_JWKS_URL=keys.url).start()
+    path = "/api/v1/push"
+    body = {"items": [{"queue": "q", "payload": 1}]}
+    wait_until(lambda: keys.hits == 1)
+    wait_until(lambda: one.post(path, body, headers=bearer(
+        keys.token("one", first))).status == 201)
+    second = keys.add("two")
+
+    def served():
+        return one.post(path, body, headers=bearer(
+            keys.token("two", second))).status == 201
+    wait_until(served)
+    assert keys.hits == 2
+    keys.up = False
+    lost = keys.token("three", first)
+    for _ in range(20):
+        refused(one.post(path, body, headers=bearer(lost)), 401,
+                "Unknown key ID")
+        assert one.post(path, body, headers=bearer(
+            keys.token("one", first))).status == 201
+    assert keys.hits <= 4

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two tenants with the same names never meet; what one names of the other's
+answers like a missing one; a purge leaves no row."""
+import pytest
+
+from queenlib import NIL_TENANT, OTHER_TENANT, TENANT
+from test_auth import table
+
+ON = dict(QUEEN_TENANCY_HEADER="true", QUEEN_KV_TRUSTED_PROXY="true")
+A = {"x-queen-tenant": OTHER_TENANT}
+B = {"x-queen-tenant": "00000000-0000-0000-0000-0000000000bb"}
+NEVER = "019a0000-0000-7000-8000-000000000000"
+
+pytestmark = pytest.mark.cellenv(**ON)
+
+
+def bodies(messages):
+    return [m["data"] for m in messages]
+
+
+def test_the_header(cell):
+    upper = {"x-queen-tenant": "AABBCCDD-1122-3344-5566-778899AABBCC"}
+    cell.push("q", [1], headers=upper)
+    lower = {"x-queen-tenant": "aabbccdd-1122-3344-5566-778899aabbcc"}
+    assert cell.get("/api/v1/resources/queues/q", headers=lower).status == 200
+    bad = {"error": "invalid x-queen-tenant header (must be a UUID)"}
+    for text in ("x", "aabbccdd112233445566778899aabbcc",
+                 "aabbccdd-1122-3344-5566-778899aabbcg",
+                 "{aabbccdd-1122-3344-5566-778899aabbcc}"):
+        reply = cell.get("/api/v1/resources/queues",
+                         headers={"x-queen-tenant": text})
+        assert (reply.status, reply.body) == (400, bad)
+    reply = cell.get("/api/v1/resources/queues",
+                     headers={"x-queen-tenant": NIL_TENANT})
+    assert (reply.status, reply.body) == (403, {"error": "forbidden"})
+    cell.push("mine", [1])
+    for headers in ({}, {"x-queen-tenant": ""}, {"x-queen-tenant": " "},
+                    {"x-queen-tenant": TENANT}):
+        assert cell.get("/api/v1/resources/queues/mine",
+                        headers=headers).status == 200
+
+
+def test_same_names_never_meet(cell):
+    cell.push("q", ["a"], ids=["t"], headers=A)
+    cell.push("q", ["b"], ids=["t"], headers=B)
+    for group in (None, "g"):
+        for headers, body in ((A, ["a"]), (B, ["b"]), ({}, [])):
+            got = cell.pop("q", group=group, subscriptionMode="all",
+                           batch=10, headers=headers)
+            assert bodies(got) == body
+    # the default tenant's queue is its own, made by its pop
+    mine, = cell.get("/api/v1/resources/queues").body["queues"]
+    assert (mine["name"], mine["messages"]["total"]) == ("q", 0)
+
+
+def test_ids_of_another_tenant(cell):
+    cell.push("q", ["a"], ids=["t"], headers=A)
+    m, = cell.pop("q", group="g", subscriptionMode="all", headers=A)
+    part, lease = m["partitionId"], m["leaseId"]
+    cell.push("q", ["b"], headers=B)
+    cell.pop("q", group="g", subscriptionMode="all", headers=B)
+    # extend renews nothing
+    path = "/api/v1/lease/%s/extend" % lease
+    assert cell.post(path, {"seconds": 90}, headers=B).body["renewed"] == 0
+    assert cell.post(path, {"seconds": 90}, headers=A).body["renewed"] == 1
+    # messages and traces
+    for method in ("GET", "DELETE"):
+        reply = cell.request(method, "/api/v1/messages/%s/t" % part,
+                             headers=B)
+        assert reply.status == 404, reply
+    assert cell.get("/api/v1/messages/%s/t" % part, headers=A).status == 200
+    trace = {"partitionId": part, "transactionId": "t", "data": {"text": "x"}}
+    assert cell.post("/api/v1/traces", trace, headers=B).status >= 400
+    # ack alone, in a batch and in a transaction
+    assert not cell.ack([m], group="g", headers=B)[0]["success"]
+    reply = cell.post("/api/v1/transaction", {"operations": [
+        {"type": "ack", "partitionId": part, "transactionId": "t",
+         "consumerGroup": "g", "leaseId": lease}]}, headers=B)
+    assert reply.body["success"] is False
+    assert "partition not found" in reply.body["error"]
+    assert cell.ack([m], group="g", headers=A)[0]["success"]
+
+
+def test_no_route_shows_the_other_tenant(cell):
+    """Every GET of a tenant's own data, asked as the other."""
+    cell.push("secretqueue", ["secretbody"], ids=["secretid"],
+              partition="secretpart", headers=A)
+    m, = cell.pop("secretqueue", group="secretgroup", subscriptionMode="all",
+                  headers=A)
+    cell.post("/api/v1/traces", {
+        "partitionId": m["partitionId"], "transactionId": "secretid",
+        "traceNames": ["secrettrace"], "data": {"text": "secretdata"}},
+        headers=A)
+    cell.ack([m], group="secretgroup", status="dlq", error="secreterror",
+             headers=A)
+    seen = 0
+    names = {"queue": "secretqueue", "group": "secretgroup",
+             "partition": "secretpart", "partitionId": m["partitionId"],
+             "transactionId": "secretid", "traceName": "secrettrace"}
+    for method, pattern, _ in table():
+        if method != "GET" or pattern.startswith(("/metrics", "/auth")):
+            continue
+        path = "/".join(names.get(s[1:], "x") if s[:1] in ":*" else s
+                        for s in pattern.split("/"))
+        reply = cell.get(path, headers=B)
+        text = str(reply.body)
+        for s in names.values():
+            text = text.replace(s, "") if s in path else text
+        assert "secret" not in text, (path, reply)
+        seen += 1
+    assert seen > 30
+
+
+def rows_of(db, tenant):
+    """(table, rows) of every table that has a tenant."""
+    tables = db.rows(
+        "select c.relname from pg_class c join pg_attribute a"
+        " on a.attrelid = c.oid and a.attname = 'tenant'"
+        " where c.relnamespace = 'queen'::regnamespace and c.relkind = 'r'"
+        " order by 1")
+    return {t: db.value("select count(*) from queen.%s where tenant = %%s"
+                        % t, (tenant,)) for t, in tables}
+
+
+def fill(cell, headers):
+    for queue in ("q1", "q2"):
+        cell.push(queue, [{"n": i} for i in range(5)], headers=headers)
+        m, = cell.pop(queue, group="g", subscriptionMode="all", batch=1,
+                      headers=headers)
+        cell.post("/api/v1/traces", {
+            "partitionId": m["partitionId"], "traceNames": ["n"],
+            "transactionId": m["transactionId"], "data": {"text": "x"}},
+            headers=headers)
+        cell.ack([m], group="g", status="dlq", headers=headers)
+
+
+def test_purge_leaves_no_row(cell, db):
+    tenant = A["x-queen-tenant"]
+    fill(cell, A)
+    fill(cell, B)
+    db.rows("insert into queen.kv (tenant, namespace, key, value, version,"
+            " created_at, updated_at) values (%s, 'n', 'k', '1', 1, now(),"
+            " now())", (tenant,))
+    before = rows_of(db, B["x-queen-tenant"])
+    for _ in range(10):
+        reply = cell.delete("/api/v1/resources/tenant", headers=A)
+        assert reply.status == 200, reply
+        if reply.body["done"]:
+            break
+    assert reply.body["done"] is True and reply.body["phase"] == "complete"
+    assert set(rows_of(db, tenant).values()) == {0}
+    assert rows_of(db, B["x-queen-tenant"]) == before
+    assert db.value("select count(*) from queen.partitions") == 2
+    assert db.value("select count(*) from queen.groups") == 2
+    for table_ in ("segments", "segment_ids", "partition_heads", "consumers",
+                   "dead_letters"):
+        assert db.value(
+            "select count(*) from queen.%s x where not exists (select from"
+            " queen.queues q left join queen.partitions p on p.queue_id ="
+            " q.id where p.id = x.%s)" % (
+                table_, "id" if table_ == "partition_heads"
+                else "partition_id")) == 0, table_
+    # the names are free again
+    cell.push("q1", ["new"], headers=A)
+    assert bodies(cell.pop("q1", subscriptionMode="all", headers=A)) == ["new"]
+
+
+def test_purge_in_small_steps_and_its_guards(cell, db):
+    fill(cell, A)
+    call = "select queen.tenant_purge_v1(%s, 1, 2)"
+    phases = []
+    while not phases or not phases[-1]["done"]:
+        phases.append(db.value(call, (OTHER_TENANT,)))
+        assert len(phases) < 100
+    assert phases[-1]["phase"] == "complete" and len(phases) > 4
+    assert set(rows_of(db, OTHER_TENANT).values()) == {0}
+    reply = cell.delete("/api/v1/resources/tenant")
+    assert (reply.status, reply.body) == (
+        403, {"error": "the default tenant is not purged"})
+    for args in ("null", "'%s'" % TENANT, "'%s', 0" % OTHER_TENANT):
+        with pytest.raises(Exception) as e:
+            db.rows("select queen.tenant_purge_v1(%s)" % args)
+        assert e.value.pgcode == "22023"
+    db.rows("create table queen.forgotten (tenant uuid)")
+    with pytest.raises(Exception) as e:
+        db.rows(call % "'%s'" % OTHER_TENANT)
+    assert e.value.pgcode == "0A000"
