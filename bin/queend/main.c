@@ -455,7 +455,8 @@ serve(struct boot *b)
 	start_parts(b);
 	loop_run(b->x.loop);
 	stop_parts(b);
-	gate_free(b->x.gate);
+	gate_free(b->x.gate); /* its keys are fetched on the loop */
+	b->x.gate = NULL;
 	loop_free(b->x.loop);
 	if (b->code == EXIT_CLEAN)
 		log_line(LOG_INFO, "shutdown", "stopped", NULL);
@@ -497,6 +498,7 @@ main(int argc, char **argv)
 		gate_new(&b.conf, &b.x.gate, &e) != 0 ||
 		seal_new(b.conf.encryption_key, b.conf.encryption_old_keys,
 			&b.x.seal, &e) != 0) {
+		gate_free(b.x.gate);
 		conf_fini(conf_items, conf_items_n, &b.conf);
 		return fatal(EXIT_CONFIG, e.text);
 	}
@@ -520,6 +522,7 @@ main(int argc, char **argv)
 			NULL);
 	raise_nofile();
 	b.code = serve(&b);
+	gate_free(b.x.gate);
 	seal_free(b.x.seal);
 	if (b.conninfo)
 		explicit_bzero(b.conninfo, strlen(b.conninfo));
