@@ -49,8 +49,7 @@ obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 tool_obj = $(call obj,$(filter-out %/main.c,$(sort $(wildcard bin/$(1)/*.c))))
 
 # ---- libraries: asked once, kept in build/pkg.mk ----
-PKGS_lib := libevent_core libevent_extra libpq libzstd libsodium libcrypto \
-	libcurl
+PKGS_lib := libevent_core libevent_extra libpq libzstd libsodium libcrypto libcurl
 PKGS_queenctl := libcurl smartcols yaml-0.1
 PKGS_test := cmocka
 # http-parser ships no .pc file

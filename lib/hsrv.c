@@ -182,6 +182,33 @@ hsrv_memory_unwait(struct hsrv_conn *c)
 	TAILQ_REMOVE(&c->s->waiters, c, wait_link);
 }
 
+void
+hsrv_stalled_add(struct hsrv_conn *c, bool moved)
+{
+	struct hsrv *s = c->s;
+	struct hsrv_conn *worst;
+
+	if (c->stalled && !moved)
+		return;
+	hsrv_stalled_del(c);
+	c->stalled = true;
+	TAILQ_INSERT_TAIL(&s->stalled, c, stalled_link);
+	s->stalled_bytes += (int64_t)c->req->out.len;
+	while (s->stalled_bytes > s->conf.memory_bytes &&
+		(worst = TAILQ_FIRST(&s->stalled)) != c)
+		hsrv_conn_close(worst);
+}
+
+void
+hsrv_stalled_del(struct hsrv_conn *c)
+{
+	if (!c->stalled)
+		return;
+	c->stalled = false;
+	c->s->stalled_bytes -= (int64_t)c->req->out.len;
+	TAILQ_REMOVE(&c->s->stalled, c, stalled_link);
+}
+
 /* ---- listeners ---- */
 
 static void
@@ -439,6 +466,7 @@ hsrv_new(struct loop *l, const struct hsrv_conf *conf)
 	LIST_INIT(&s->conns);
 	TAILQ_INIT(&s->idle);
 	TAILQ_INIT(&s->waiters);
+	TAILQ_INIT(&s->stalled);
 	SLIST_INIT(&s->spare);
 	s->accept_log.every_ms = ACCEPT_LOG_MS;
 	loop_timer_init(&s->idle_timer, l, on_idle_timer, s);

@@ -52,7 +52,8 @@ struct hsrv_conf {
 	hsrv_fn unmatched;	/* no route; sees method and path, no body */
 	void *ctx;		/* hsrv_ctx(r) */
 	int64_t max_body_bytes;
-	int64_t memory_bytes;	/* body bytes in flight, all connections */
+	/* body bytes in flight, and as much of unread replies, in all */
+	int64_t memory_bytes;
 	/* 0 = the figures above; tests shorten them */
 	int64_t head_timeout_ms, body_timeout_ms, idle_timeout_ms;
 	int64_t write_timeout_ms;	/* 30 s without progress */

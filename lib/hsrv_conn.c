@@ -105,6 +105,7 @@ hsrv_conn_close(struct hsrv_conn *c)
 	c->state = HSRV_AT_DEAD;
 	hsrv_idle_del(c);
 	hsrv_memory_unwait(c);
+	hsrv_stalled_del(c);
 	buf_fini(&c->in);
 	hsrv_memory_in(c);
 	event_free(c->ev_read);
@@ -736,6 +737,7 @@ sent_all(struct hsrv_conn *c)
 	bool ends = c->must_close || !c->keep_alive || s->draining;
 
 	timer_stop(c);
+	hsrv_stalled_del(c);
 	hsrv_req_free(c->req);
 	c->req = NULL;
 	if (c->must_close || (ends && (may_read(c, false) || c->in.len))) {
@@ -810,6 +812,7 @@ hsrv_conn_send(struct hsrv_conn *c)
 		if (n < 0) {
 			if (first || moved)
 				timer_start(c, c->s->conf.write_timeout_ms);
+			hsrv_stalled_add(c, moved);
 			wait_for_room(c);
 			return;
 		}

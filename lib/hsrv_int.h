@@ -166,6 +166,7 @@ struct hsrv_conn {
 	bool gated;	/* the gate keeps the request */
 	bool passed;	/* and has let it go since */
 	bool expect_continue;
+	bool stalled;	/* on s->stalled */
 	int served;
 
 	struct hsrv_req *req;
@@ -181,7 +182,7 @@ struct hsrv_conn {
 	int64_t waiting_from_ms;	/* 0 = not */
 	int64_t lingered_bytes;
 	int64_t idle_from_ms;
-	TAILQ_ENTRY(hsrv_conn) idle_link, wait_link;
+	TAILQ_ENTRY(hsrv_conn) idle_link, wait_link, stalled_link;
 	LIST_ENTRY(hsrv_conn) link;
 };
 
@@ -222,6 +223,7 @@ struct hsrv {
 	LIST_HEAD(hsrv_conn_list, hsrv_conn) conns;
 	struct hsrv_conns idle;		/* oldest first */
 	struct hsrv_conns waiters;	/* bodies waiting for memory */
+	struct hsrv_conns stalled;	/* unread replies, last progress first */
 	SLIST_HEAD(hsrv_req_list, hsrv_req) spare;
 	int spare_n;
 	struct loop_timer idle_timer, accept_timer, drain_timer;
@@ -231,6 +233,7 @@ struct hsrv {
 	void (*on_drained)(void *);
 	void *drained_arg;
 	int64_t held_bytes;		/* bodies and bytes not consumed */
+	int64_t stalled_bytes;		/* replies of s->stalled */
 	struct hsrv_stats stats;
 	/* shared scratch of whoever runs now */
 	struct hsrv_field fields[HSRV_FIELDS_MAX];
@@ -248,6 +251,12 @@ void hsrv_memory_in(struct hsrv_conn *c);
 bool hsrv_memory_full(const struct hsrv *s);
 void hsrv_memory_wait(struct hsrv_conn *c);
 void hsrv_memory_unwait(struct hsrv_conn *c);
+/*
+ * The socket of c took (moved) a part of its reply, or nothing, and is full.
+ * Above the bound whoever took nothing for the longest time is closed, never c.
+ */
+void hsrv_stalled_add(struct hsrv_conn *c, bool moved);
+void hsrv_stalled_del(struct hsrv_conn *c);
 void hsrv_conn_gone(struct hsrv *s);	/* one connection less */
 
 #endif

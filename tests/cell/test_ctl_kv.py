@@ -112,6 +112,19 @@ def test_list_and_namespaces(ctl):
         {"namespace": "orders", "keys": 3}, {"namespace": "other", "keys": 1}]
 
 
+def test_switches(ctl):
+    shown = ctl.json("system", "kv-timers")
+    assert [shown[k] for k in ("kvEnabled", "timersScheduleEnabled",
+                               "timersFireEnabled")] == [True] * 3
+    assert "without --yes" in ctl.fails(USER, "system", "kv-timers",
+                                        "--kv=false")
+    ctl.run("system", "kv-timers", "--kv=false", "--yes")
+    assert "kv_disabled" in ctl.fails(SERVER, "kv", "put", "orders", "k",
+                                      "1", "--forever")
+    assert ctl.json("system", "kv-timers", "--kv=true")["kvEnabled"] is True
+    put(ctl, "k", "1", "--forever")
+
+
 def test_tx_takes_riders_alone(ctl):
     bundle = {"kv": [{"op": "put", "ns": "orders", "key": "k", "value": 1,
                       "forever": True}]}

@@ -114,7 +114,8 @@ def test_an_idle_cell_writes_next_to_nothing(new_cell, db, queues, seconds):
         took = time.monotonic() - at
         wrote = db.value("select pg_current_wal_lsn() - %s::pg_lsn", (lsn,))
         assert rows() == before
-        assert wrote < 1e6 * took / 60, (wrote, took)
+        # behind a checkpoint each page is logged whole once
+        assert wrote < 1e6 * took / 60 + 32 * 8192, (wrote, took)
         # scans and jobs, however many wait
         assert (commits() - done) / took < 15
     finally:

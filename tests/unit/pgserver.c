@@ -64,9 +64,12 @@ nap(void)
 	nanosleep(&(struct timespec){ .tv_nsec = 20 * 1000000 }, NULL);
 }
 
-/* PostgreSQL refuses to run as root. */
+/*
+ * PostgreSQL refuses to run as root, and finds its other programs by the path
+ * in argv[0], which is put there from the bare name.
+ */
 static pid_t
-spawn(const struct pgserver *s, const char *const *argv)
+spawn(const struct pgserver *s, const char **argv)
 {
 	char path[320], log[96];
 	pid_t pid = fork();
@@ -87,6 +90,7 @@ spawn(const struct pgserver *s, const char *const *argv)
 	if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0 || chdir(s->dir) != 0)
 		_exit(126);
 	setenv("LC_ALL", "C", 1);
+	argv[0] = path;
 	execv(path, (char *const *)(uintptr_t)argv);
 	_exit(127);
 }
@@ -122,7 +126,7 @@ void
 pgserver_init(struct pgserver *s)
 {
 	char data[80];
-	const char *const argv[] = { "initdb", "--no-sync", "-D", data, "-U",
+	const char *argv[] = { "initdb", "--no-sync", "-D", data, "-U",
 		"postgres", "-A", "trust", "-E", "UTF8", "--locale=C", NULL };
 	int status;
 
@@ -159,8 +163,8 @@ void
 pgserver_start(struct pgserver *s)
 {
 	char data[80], port[16];
-	const char *const argv[] = { "postgres", "-D", data, "-p", port, "-k",
-		s->dir, NULL };
+	const char *argv[] = { "postgres", "-D", data, "-p", port, "-k", s->dir,
+		NULL };
 
 	snprintf(data, sizeof data, "%s/data", s->dir);
 	snprintf(port, sizeof port, "%d", s->port);

@@ -939,6 +939,33 @@ a_reader_that_stalls_is_closed(void **state)
 	assert_in_range(clk_mono_ms() - from, 140, 9000);
 }
 
+static bool
+one_of_two_is_left(struct t *t)
+{
+	struct hsrv_stats st;
+
+	hsrv_stats(t->s, &st);
+	return st.accepted == 2 && st.connections == 1;
+}
+
+static void
+unread_replies_above_the_bound_cost_the_slowest_its_connection(void **state)
+{
+	struct t *t = *state;
+
+	t->conf.memory_bytes = 40 << 20;
+	t->big_bytes = 32 << 20;
+	start(t);
+	SEND(client_open(t, 0), "GET /big HTTP/1.1\r\n" H "\r\n");
+	let_pass(t, 30);
+	SEND(client_open(t, 1), "GET /big HTTP/1.1\r\n" H "\r\n");
+	UNTIL(t, one_of_two_is_left);
+	/* the younger is read to its end */
+	UNTIL(t, reply_1_came);
+	assert_int_equal(last.status, 200);
+	assert_int_equal(last.body.n, 32 << 20);
+}
+
 /* ---- memory ---- */
 
 static int64_t
@@ -1493,6 +1520,7 @@ main(void)
 		T(received_bytes_extend_the_body_deadline),
 		T(idle_connections_are_closed_in_time),
 		T(a_reader_that_stalls_is_closed),
+		T(unread_replies_above_the_bound_cost_the_slowest_its_connection),
 		T(above_the_memory_bound_reading_pauses_and_resumes),
 		T(waiting_too_long_for_memory_is_503),
 		T(pipelined_bytes_count_as_memory),
