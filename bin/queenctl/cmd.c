@@ -314,8 +314,7 @@ take_args(struct line *l)
 				"too many arguments: \"%.60s\"", word);
 		a->arg[a->args_n++] = word;
 	}
-	if (a->help || (a->args_n >= min &&
-			       (!takes_command(p) || a->rest)))
+	if (a->help || (a->args_n >= min && (!takes_command(p) || a->rest)))
 		return 0;
 	return err_set(l->e, ERR_INPUT, "missing argument: queenctl %s%s%s %s",
 		p->group ? p->group : "", p->group ? " " : "", p->verb,

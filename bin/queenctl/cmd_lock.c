@@ -28,25 +28,27 @@ enum {
 	REQUEST_MS = 2000,
 	TTL_MIN_MS = 3000,
 	TTL_MAX_MS = 86400000,
-	POLL_MIN_MS = 50,	/* while another holds it */
+	POLL_MIN_MS = 50, /* while another holds it */
 	POLL_MAX_MS = 1000,
-	RETRY_MS = 200,		/* after an answer that was none */
-	GIVE_MS = 5000,		/* for giving it back */
+	RETRY_MS = 200, /* after an answer that was none */
+	GIVE_MS = 5000, /* for giving it back */
 	FDS = 256,
-	NOT_FOUND = 127, NOT_RUN = 126, BY_SIGNAL = 128, /* as shells do */
+	NOT_FOUND = 127,
+	NOT_RUN = 126,
+	BY_SIGNAL = 128, /* as shells do */
 };
 
 struct run {
 	struct lock lock;
 	char *const *argv;
 	sigset_t taken, before;
-	bool was_open[FDS];	/* what the command inherits */
+	bool was_open[FDS]; /* what the command inherits */
 	int64_t grace_ms, margin_ms;
 	int64_t renew_at_ms, kill_at_ms;
 	pid_t pid;
 	bool ended, stopping, killed, terminal;
 	int status;
-	int signal;		/* that ended the wait for the lock */
+	int signal; /* that ended the wait for the lock */
 };
 
 /* The next signal within ms, 0 = none came. */
@@ -238,8 +240,8 @@ renew(struct run *r)
 {
 	int64_t now = lock_now_ms();
 	int64_t left = r->lock.ends_ms - r->grace_ms - r->margin_ms - now;
-	enum lock_verdict v = lock_renew(
-		&r->lock, left < REQUEST_MS ? left : REQUEST_MS);
+	enum lock_verdict v =
+		lock_renew(&r->lock, left < REQUEST_MS ? left : REQUEST_MS);
 
 	if (v == LOCK_MINE)
 		r->renew_at_ms = now + r->lock.ttl_ms / 3;
@@ -247,7 +249,8 @@ renew(struct run *r)
 		r->renew_at_ms = lock_now_ms() + RETRY_MS;
 	if (v != LOCK_HELD)
 		return;
-	snprintf(r->lock.note, sizeof(r->lock.note), "its row is gone or another's");
+	snprintf(r->lock.note, sizeof(r->lock.note),
+		"its row is gone or another's");
 	r->lock.version = 0;
 	stop(r, r->grace_ms);
 }
@@ -273,8 +276,8 @@ keep(struct run *r)
 		}
 		if (!r->stopping && give_up < next)
 			next = give_up;
-		int signo = wait_signal(
-			r, r->killed ? POLL_MAX_MS : next - now);
+		int signo =
+			wait_signal(r, r->killed ? POLL_MAX_MS : next - now);
 
 		if (signo && signo != SIGCHLD && signo != SIGTTOU)
 			tell_group(r, signo);
@@ -373,8 +376,8 @@ cmd_lock(struct ctl *c, const struct cmd_call *a)
 		r.grace_ms = ttl / 3;
 	r.margin_ms = ttl / 20;
 	block_signals(&r);
-	lock_init(&r.lock, c, cmd_str(a, "namespace"), a->arg[0], ttl,
-		r.argv[0]);
+	lock_init(
+		&r.lock, c, cmd_str(a, "namespace"), a->arg[0], ttl, r.argv[0]);
 	switch (take(&r, wait_ms)) {
 	case LOCK_MINE:
 		code = hold(&r);

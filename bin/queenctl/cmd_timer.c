@@ -60,8 +60,8 @@ put_base64(struct jwrite *w, const char *key, const struct buf *in)
 }
 
 static void
-write_schedule(const struct cmd_call *a, const struct buf *payload,
-	struct buf *body)
+write_schedule(
+	const struct cmd_call *a, const struct buf *payload, struct buf *body)
 {
 	char minted[QID_TEXT_MAX];
 	struct jwrite w;
@@ -250,9 +250,8 @@ cmd_timer_count(struct ctl *c, const struct cmd_call *a)
 int
 cmd_system_kv_timers(struct ctl *c, const struct cmd_call *a)
 {
-	struct client_req q = {
-		.method = "GET", .path = API "/system/kv-timers"
-	};
+	struct client_req q = { .method = "GET",
+		.path = API "/system/kv-timers" };
 	const struct cmd_flag *f = a->phrase->flags;
 	struct client_reply r = { .body = BUF_ZERO };
 	struct buf body = BUF_ZERO;

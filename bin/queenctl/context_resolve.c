@@ -193,8 +193,8 @@ static int
 set_tenant(
 	struct context_target *t, const struct context_ask *ask, struct err *e)
 {
-	const char *text = ask->tenant && *ask->tenant ? ask->tenant
-						       : env("QUEEN_TENANT");
+	const char *text =
+		ask->tenant && *ask->tenant ? ask->tenant : env("QUEEN_TENANT");
 	struct qid id;
 
 	if (!text)

@@ -134,8 +134,7 @@ put(struct lock *l, int64_t expect, int64_t timeout_ms)
 		struct span s = buf_span(&r.body);
 
 		if (doc_true(s, "applied", &l->ctl->arena)) {
-			l->version =
-				doc_i64(s, "version", 0, &l->ctl->arena);
+			l->version = doc_i64(s, "version", 0, &l->ctl->arena);
 			l->ends_ms = sent_ms + l->ttl_ms;
 		} else if (is_ours(l, s)) {
 			/* an earlier put whose answer was lost: put again */

@@ -140,8 +140,8 @@ parse_tenant(struct span s, struct qid *out)
 
 /* False after having answered. */
 static bool
-find_tenant(const struct gate *g, struct hsrv_req *r, int level,
-	struct qid *tenant)
+find_tenant(
+	const struct gate *g, struct hsrv_req *r, int level, struct qid *tenant)
 {
 	static const struct qid nil = { .b = { 0 } };
 	struct span s;
@@ -196,9 +196,10 @@ static bool
 decide(struct gate *g, struct hsrv_req *r, int level, enum jwt_verdict v,
 	const struct jwt_claims *c, const struct jwt_fault *f)
 {
-	unsigned need = gate_roles(level == HSRV_NO_ROUTE
-			? gate_level(hsrv_method(r), hsrv_path(r))
-			: level);
+	unsigned need =
+		gate_roles(level == HSRV_NO_ROUTE
+				   ? gate_level(hsrv_method(r), hsrv_path(r))
+				   : level);
 
 	if (v != JWT_OK) {
 		hsrv_reply_error(r, f->status, "%s", f->error);

@@ -107,8 +107,8 @@ entry_skips(struct span entry, struct span path)
 {
 	if (span_eq(entry, path))
 		return true;
-	return entry.n > 1 && entry.p[entry.n - 1] == '/' &&
-	       path.n > entry.n && memcmp(path.p, entry.p, entry.n) == 0;
+	return entry.n > 1 && entry.p[entry.n - 1] == '/' && path.n > entry.n &&
+	       memcmp(path.p, entry.p, entry.n) == 0;
 }
 
 bool

@@ -49,8 +49,8 @@ kv_reply_fault(struct hsrv_req *r, const struct kv_fault *f)
 	struct jwrite w;
 
 	if (f->retry_after_s) {
-		struct span s = arena_printf(
-			hsrv_arena(r), "%d", f->retry_after_s);
+		struct span s =
+			arena_printf(hsrv_arena(r), "%d", f->retry_after_s);
 
 		hsrv_add_header(r, "Retry-After", arena_cstr(hsrv_arena(r), s));
 	}
@@ -69,9 +69,9 @@ kv_reply_fault(struct hsrv_req *r, const struct kv_fault *f)
 static void
 refuse(struct hsrv_req *r, const char *reason, const char *detail)
 {
-	struct kv_fault f = { .status = 400,
-		.error = "kv_bad_request",
-		.reason = reason };
+	struct kv_fault f = {
+		.status = 400, .error = "kv_bad_request", .reason = reason
+	};
 
 	snprintf(f.detail, sizeof(f.detail), "%s", detail);
 	kv_reply_fault(r, &f);
@@ -93,7 +93,7 @@ count_ops(const struct call *c, const PGresult *res)
 	for (size_t i = 0; i < c->ops.n; i++) {
 		const struct kv_op *op = &c->ops.v[i];
 		enum kvlimit_result how =
-			!res    ? KVLIMIT_ERROR
+			!res ? KVLIMIT_ERROR
 			: c->lost || (op->kind >= KV_PUT &&
 					     pgbin_i32(res, op->row,
 						     COLS.verdict) != 0)
@@ -113,15 +113,15 @@ reply_lost(struct call *c, const PGresult *res, int row)
 	jwrite_object(&w);
 	jwrite_kv_bool(&w, "ok", false);
 	jwrite_kv_cstr(&w, "reason", "kv_precondition");
-	kv_ops_write_lost(&w, &c->ops,
-		(int64_t)kv_ops_of_row(res, &COLS, row), res, &COLS, row);
+	kv_ops_write_lost(&w, &c->ops, (int64_t)kv_ops_of_row(res, &COLS, row),
+		res, &COLS, row);
 	jwrite_end(&w);
 	hsrv_reply(c->r, 200);
 }
 
 static void
-write_element(struct jwrite *w, const struct call *c, size_t i,
-	const PGresult *res)
+write_element(
+	struct jwrite *w, const struct call *c, size_t i, const PGresult *res)
 {
 	jwrite_object(w);
 	jwrite_kv_i64(w, "index", (int64_t)i);
@@ -137,7 +137,8 @@ reply_results(struct call *c, const PGresult *res)
 
 	jwrite_init(&w, hsrv_out(c->r));
 	if (c->bare) {
-		if (op->kind == KV_GET && !pgbin_null(res, op->row, COLS.version))
+		if (op->kind == KV_GET &&
+			!pgbin_null(res, op->row, COLS.version))
 			hsrv_add_header(c->r, "ETag",
 				arena_cstr(hsrv_arena(c->r),
 					arena_printf(hsrv_arena(c->r),
@@ -166,8 +167,8 @@ static bool
 index_rows(struct call *c, const PGresult *res)
 {
 	c->lost = kv_ops_lost(res, &COLS, 0, PQntuples(res)) >= 0;
-	c->misaligned = !c->lost && !kv_ops_index(&c->ops, res, &COLS, 0,
-					    PQntuples(res));
+	c->misaligned = !c->lost &&
+			!kv_ops_index(&c->ops, res, &COLS, 0, PQntuples(res));
 	return !c->lost && !c->misaligned;
 }
 
@@ -222,8 +223,7 @@ on_answer(void *arg, const PGresult *res, const struct err *e)
 	if (c->misaligned)
 		reply_missing(c->r);
 	else if (c->lost)
-		reply_lost(c, res,
-			kv_ops_lost(res, &COLS, 0, PQntuples(res)));
+		reply_lost(c, res, kv_ops_lost(res, &COLS, 0, PQntuples(res)));
 	else
 		reply_results(c, res);
 }

@@ -82,8 +82,8 @@ refuse(struct reader *r, const char *reason, const char *fmt, ...)
 }
 
 static int
-refuse_size(struct reader *r, const char *reason, const char *what,
-	int64_t limit)
+refuse_size(
+	struct reader *r, const char *reason, const char *what, int64_t limit)
 {
 	refuse(r, reason, "operation %zu: %s has more than %lld bytes", r->at,
 		what, (long long)limit);
@@ -115,8 +115,8 @@ read_key(struct reader *r, const struct jspan_val *v, const char *what,
 	if (read_text(r, v, what, reason, out) < 0)
 		return -1;
 	if (out->n > (size_t)r->conf->kv_max_key_bytes)
-		return refuse_size(r, "kv_key_too_large", what,
-			r->conf->kv_max_key_bytes);
+		return refuse_size(
+			r, "kv_key_too_large", what, r->conf->kv_max_key_bytes);
 	return 0;
 }
 
@@ -153,8 +153,8 @@ read_keys(struct reader *r, const struct given *g, struct kv_op *op)
 	jspan_open(&j, g->keys.raw);
 	jspan_enter_array(&j);
 	while (jspan_next_item(&j) && jspan_take(&j, &v)) {
-		op->keys = arena_grown(r->a, op->keys, op->keys_n, &cap,
-			sizeof(*op->keys));
+		op->keys = arena_grown(
+			r->a, op->keys, op->keys_n, &cap, sizeof(*op->keys));
 		if (read_key(r, &v, "keys", "kv_bad_key",
 			    &op->keys[op->keys_n]) < 0)
 			return -1;
@@ -199,10 +199,10 @@ read_expect(struct reader *r, const struct given *g, struct kv_op *op)
 		kv_value_integer(g->expect.raw, &op->expect) &&
 		op->expect >= 0 && (!must_be_0 || op->expect == 0))
 		return 0;
-	return refuse(r, "kv_bad_expect",
-		"operation %zu: expect must be %s", r->at,
+	return refuse(r, "kv_bad_expect", "operation %zu: expect must be %s",
+		r->at,
 		op->kind == KV_INCR ? "absent"
-		: must_be_0	    ? "0 or absent"
+		: must_be_0         ? "0 or absent"
 				    : "an integer from 0 up");
 }
 
@@ -445,8 +445,8 @@ check_sums(struct reader *r)
 static int
 bad_json(struct reader *r, const struct jspan *j)
 {
-	return refuse(r, "kv_bad_body", "%s at offset %zu", j->error,
-		j->error_at);
+	return refuse(
+		r, "kv_bad_body", "%s at offset %zu", j->error, j->error_at);
 }
 
 /* Counts first: what is too much is not looked at. */

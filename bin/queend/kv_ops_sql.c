@@ -142,8 +142,8 @@ kv_ops_lost(const PGresult *res, const struct kv_cols *c, int from, int to)
 }
 
 static void
-write_value(struct jwrite *w, const PGresult *res, const struct kv_cols *c,
-	int row)
+write_value(
+	struct jwrite *w, const PGresult *res, const struct kv_cols *c, int row)
 {
 	jwrite_key(w, "value");
 	if (pgbin_null(res, row, c->value))
@@ -256,8 +256,7 @@ kv_ops_write_lost(struct jwrite *w, const struct kv_ops *o,
 	jwrite_end(&d);
 	if (b.len <= DETAIL_MAX_BYTES) {
 		jwrite_kv_i64(w, "failedIndex", failed_index);
-		jwrite_kv_str(
-			w, "kvReason", pgbin_bytes(res, row, c->reason));
+		jwrite_kv_str(w, "kvReason", pgbin_bytes(res, row, c->reason));
 		jwrite_kv_i64(w, "version", pgbin_i64(res, row, c->version));
 		write_value(w, res, c, row);
 	}

@@ -63,9 +63,8 @@ kv_value_bytes(struct span json, size_t *bytes)
 				return false;
 		} else if (*p == '"') {
 			in_string = !in_string;
-		} else if (!in_string &&
-			   (*p == ' ' || *p == '\t' || *p == '\n' ||
-				   *p == '\r')) {
+		} else if (!in_string && (*p == ' ' || *p == '\t' ||
+						 *p == '\n' || *p == '\r')) {
 			printed = 0;
 		}
 		p += n;

@@ -218,9 +218,8 @@ make_jobs(struct txn *t)
 	t->jobs_n = 0;
 	for (size_t i = 0; good && i < t->acks_n; i++) {
 		struct txn_ack *k = &t->acks[i];
-		struct cat_part *part =
-			catalog_part_of(t->x->catalog, ctx_tenant(t->req),
-				k->part_id);
+		struct cat_part *part = catalog_part_of(
+			t->x->catalog, ctx_tenant(t->req), k->part_id);
 		struct ack_job want = { .part_id = k->part_id,
 			.group = part ? catalog_group(t->x->catalog,
 						part->queue, k->group)
@@ -305,9 +304,8 @@ find_groups(struct txn *t)
 
 	for (size_t i = 0; i < t->acks_n; i++) {
 		const struct txn_ack *k = &t->acks[i];
-		struct cat_part *p =
-			catalog_part_of(t->x->catalog, ctx_tenant(t->req),
-				k->part_id);
+		struct cat_part *p = catalog_part_of(
+			t->x->catalog, ctx_tenant(t->req), k->part_id);
 
 		if (!p || catalog_group(t->x->catalog, p->queue, k->group))
 			continue;

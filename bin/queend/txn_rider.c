@@ -42,16 +42,15 @@ refuse(struct txn *t, const struct kv_fault *f)
 	const char *reason = f->status == 400   ? "bad_request"
 			     : f->status == 413 ? "payload_too_large"
 						: f->error;
-	struct span text = f->detail[0]
-				   ? arena_printf(t->arena, "%s: %s", f->reason,
-					     f->detail)
-				   : span_of(f->reason ? f->reason : f->error);
+	struct span text =
+		f->detail[0]
+			? arena_printf(t->arena, "%s: %s", f->reason, f->detail)
+			: span_of(f->reason ? f->reason : f->error);
 
 	if (f->retry_after_s) {
 		struct span s = arena_printf(t->arena, "%d", f->retry_after_s);
 
-		hsrv_add_header(
-			t->req, "Retry-After", arena_cstr(t->arena, s));
+		hsrv_add_header(t->req, "Retry-After", arena_cstr(t->arena, s));
 	}
 	txn_refuse(t, f->status, reason, text);
 }
@@ -144,10 +143,10 @@ txn_rider_index(struct txn *t, const PGresult *res)
 
 	t->rest = timers;
 	t->lost = kv_ops_lost(res, &KV, 0, kv);
-	t->misaligned = t->lost < 0 &&
-			(!kv_ops_index(&t->kv, res, &KV, 0, kv) ||
-				!timer_ops_index(&t->timers, res, &TIMER, kv,
-					timers));
+	t->misaligned =
+		t->lost < 0 &&
+		(!kv_ops_index(&t->kv, res, &KV, 0, kv) ||
+			!timer_ops_index(&t->timers, res, &TIMER, kv, timers));
 	return t->lost < 0 && !t->misaligned;
 }
 
@@ -158,9 +157,9 @@ count_kv(const struct txn *t, const PGresult *res)
 {
 	for (size_t i = 0; i < t->kv.n; i++) {
 		const struct kv_op *op = &t->kv.v[i];
-		bool good = res && (op->kind < KV_PUT ||
-					   pgbin_i32(res, op->row,
-						   COL_VERDICT) == 0);
+		bool good = res &&
+			    (op->kind < KV_PUT ||
+				    pgbin_i32(res, op->row, COL_VERDICT) == 0);
 
 		kvlimit_count(t->x, (enum kvlimit_op)op->kind,
 			good ? KVLIMIT_APPLIED : KVLIMIT_REJECTED);

@@ -720,9 +720,8 @@ the_gate_may_keep_a_request(void **state)
 	reply_is(t, 200, "x");
 	/* refused later: a body that was not read ends the connection */
 	t->held_n = 0;
-	SEND(client_open(t, 0),
-		"POST /asked HTTP/1.1\r\n" H
-		"Content-Length: 1000\r\n\r\nhello");
+	SEND(client_open(t, 0), "POST /asked HTTP/1.1\r\n" H
+				"Content-Length: 1000\r\n\r\nhello");
 	UNTIL(t, one_is_held);
 	hsrv_reply_error(t->held[0], 401, "Unknown key ID");
 	reply_is_last(t, 401, "{\"error\":\"Unknown key ID\"}");
