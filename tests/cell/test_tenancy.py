@@ -6,7 +6,8 @@ import pytest
 from queenlib import NIL_TENANT, OTHER_TENANT, TENANT
 from test_auth import table
 
-ON = dict(QUEEN_TENANCY_HEADER="true", QUEEN_KV_TRUSTED_PROXY="true")
+ON = dict(QUEEN_TENANCY_HEADER="true", QUEEN_KV_TRUSTED_PROXY="true",
+          QUEEN_KV_REQUIRE_GRANT="false")
 A = {"x-queen-tenant": OTHER_TENANT}
 B = {"x-queen-tenant": "00000000-0000-0000-0000-0000000000bb"}
 NEVER = "019a0000-0000-7000-8000-000000000000"
@@ -111,6 +112,28 @@ def test_no_route_shows_the_other_tenant(cell):
     assert seen > 30
 
 
+def test_rows_and_timers_of_two_tenants(cell):
+    for headers, value in ((A, "a"), (B, "b")):
+        reply = cell.post("/api/v1/kv", {"operations": [
+            {"op": "put", "ns": "n", "key": "k", "value": value,
+             "forever": True}]}, headers=headers)
+        assert reply.body["results"][0]["applied"] is True, reply
+        reply = cell.post("/api/v1/timers", {"operations": [
+            {"op": "schedule", "queue": "q", "timerKey": "t",
+             "delayMs": 3600000, "txn": "t", "payload": "ImEi"}]},
+            headers=headers)
+        assert reply.status == 200, reply
+    for headers, value in ((A, "a"), (B, "b")):
+        assert cell.get("/api/v1/kv/n/k", headers=headers).body[
+            "value"] == value
+        assert cell.get("/api/v1/timers/q/t", headers=headers).body["found"]
+    assert cell.get("/api/v1/kv/n/k").body["found"] is False
+    assert cell.get("/api/v1/timers/q/t").body["found"] is False
+    assert cell.delete("/api/v1/timers/q/t", headers=A).status == 200
+    assert not cell.get("/api/v1/timers/q/t", headers=A).body["found"]
+    assert cell.get("/api/v1/timers/q/t", headers=B).body["found"]
+
+
 def rows_of(db, tenant):
     """(table, rows) of every table that has a tenant."""
     tables = db.rows(
@@ -132,6 +155,10 @@ def fill(cell, headers):
             "transactionId": m["transactionId"], "data": {"text": "x"}},
             headers=headers)
         cell.ack([m], group="g", status="dlq", headers=headers)
+    assert cell.post("/api/v1/timers", {"operations": [
+        {"op": "schedule", "queue": "q", "timerKey": "t",
+         "delayMs": 3600000, "txn": "t", "payload": "ImEi"}]},
+        headers=headers).status == 200
 
 
 def test_purge_leaves_no_row(cell, db):
