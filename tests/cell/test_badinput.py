@@ -63,13 +63,38 @@ def bodies(part=NIL, dead=NIL, lease=NIL):
         API + "/transaction": (API + "/transaction", {"operations": [
             dict(push, type="push"), {"type": "push", "items": [push]},
             dict(ack, type="ack", consumerGroup="g")],
-            "requiredLeases": [lease]}),
+            "requiredLeases": [lease],
+            "kv": [{"op": "put", "ns": "n", "key": "r", "value": 1,
+                    "ttlSeconds": 60}],
+            "timers": [{"op": "cancel", "queue": "later", "timerKey": "r",
+                        "txn": "t"}]}),
         API + "/fetch": (API + "/fetch", {"entries": [
             {"queue": "q", "partition": "p", "offset": 0, "maxBytes": 9}],
             "maxWaitMs": 0, "minBytes": 1}),
         API + "/partitions/changed": (API + "/partitions/changed", {
             "entries": [{"queue": "q", "since": "2026-01-01T00:00:00Z",
                          "after": "", "limit": 10}]}),
+        API + "/kv": (API + "/kv", {"operations": [
+            {"op": "put", "ns": "n", "key": "k", "value": [1],
+             "ttlSeconds": 60, "expect": 0, "required": False},
+            {"op": "putIfAbsent", "ns": "n", "key": "l", "value": None,
+             "forever": True},
+            {"op": "incr", "ns": "n", "key": "m", "delta": 1, "min": 0,
+             "max": 9, "ttlSeconds": 60},
+            {"op": "delete", "ns": "n", "key": "o", "expect": 1},
+            {"op": "get", "ns": "n", "key": "k"},
+            {"op": "getMany", "ns": "n", "keys": ["k", "l"]},
+            {"op": "getPrefix", "ns": "n", "prefix": "k", "after": "",
+             "limit": 5, "keysOnly": True}]}),
+        API + "/resources/kv/list": (API + "/resources/kv/list", {
+            "namespace": "n", "prefix": "k", "after": "", "limit": 5,
+            "keysOnly": True, "includeExpired": True}),
+        API + "/timers": (API + "/timers", {"operations": [
+            {"op": "schedule", "queue": "later", "timerKey": "k",
+             "delayMs": 3600000, "txn": "t", "payload": "MQ==",
+             "partition": "p", "payloadZstd": False, "encrypted": False},
+            {"op": "cancel", "queue": "later", "timerKey": "l",
+             "txn": "t"}]}),
         API + "/configure": (API + "/configure", {
             "queue": "c", "namespace": "n", "task": "t", "mode": "merge",
             "options": OPTIONS}),
@@ -92,6 +117,8 @@ def bodies(part=NIL, dead=NIL, lease=NIL):
             "enabled": False}),
         API + "/system/maintenance/pop": (API + "/system/maintenance/pop", {
             "enabled": False}),
+        API + "/system/kv-timers": (API + "/system/kv-timers", {
+            "kv": True, "timersSchedule": True, "timersFire": True}),
         API + "/stats/refresh": (API + "/stats/refresh", {"x": 1}),
         # the wake covers all partitions whatever else it says
         "/internal/api/notify": ("/internal/api/notify", {
@@ -117,7 +144,7 @@ def served():
 
 def test_the_table_of_valid_bodies_names_every_post_route():
     posts = {path for method, path in served() if method == "POST"}
-    assert len(posts) == 18
+    assert len(posts) == 23
     assert set(bodies()) == posts
 
 
@@ -206,7 +233,7 @@ NUMBERS = [Text(n) for n in (
     "1e-999", "1" * 400)]
 # Their values are anything, or a wrong kind has its own meaning.
 ANYTHING = {"payload", "data", "status", "seconds", "traceNames", "x",
-            "traceId", "error", "a"}
+            "traceId", "error", "a", "value"}
 
 
 def sweep(stored, values):
@@ -225,8 +252,8 @@ def sweep(stored, values):
                 reply = cell.post(path, text, conn=conn)
                 check(reply, (path, text))
                 seen.append((at, old, new, reply, text))
-                if "maintenance" in path:
-                    cell.post(path, {"enabled": False}, conn=conn)
+                if "/system/" in path:
+                    cell.post(path, body, conn=conn)
     conn.close()
     alive(cell)
     return seen
@@ -357,8 +384,8 @@ def test_escapes_that_mean_nothing_are_400(cell):
 
 NOWHERE = [
     "/api/v1/pop/queue/../../../etc/passwd", "/../../etc/passwd", "//",
-    "/api/v1//push", "/api/v1/queues/q/clear", "/api/v1/kv",
-    "/api/v1/timers", "/streams/v1/cycle", "/", "/assets/x",
+    "/api/v1//push", "/api/v1/queues/q/clear",
+    "/api/v1/kv/only-ns", "/api/v1/timers/", "/streams/v1/cycle", "/", "/assets/x",
     "/api/v1/" + "x/" * 500, "/api/v1/messages/only-one"]
 
 
@@ -651,10 +678,11 @@ def test_2000_mutated_requests_do_no_harm(stored):
     # long polls would only wait; a waiting pop is cut short by its client
     part = table[API + "/ack"][1]["partitionId"]
     names = {":queue": "q", ":partition": "p", ":group": "g",
-             ":transactionId": "t", ":traceName": "n", ":partitionId": part}
+             ":transactionId": "t", ":traceName": "n", ":partitionId": part,
+             ":ns": "n", "*key": "k", "*timerKey": "k"}
     for method, pattern in served():
         if method != "POST":
-            path = re.sub(r":\w+", lambda m: names[m.group()], pattern)
+            path = re.sub(r"[:*]\w+", lambda m: names[m.group()], pattern)
             routes.append((method, path, None))
     counts = {}
     for i in range(2000):
@@ -683,6 +711,9 @@ def test_2000_mutated_requests_do_no_harm(stored):
             for where in ("", "/pop"):
                 cell.post(API + "/system/maintenance" + where,
                           {"enabled": False})
+        if b"kv-timers" in data:
+            cell.post(API + "/system/kv-timers",
+                      table[API + "/system/kv-timers"][1])
     # most were understood well enough to be judged
     assert counts.get(400, 0) > 300, counts
     assert sum(counts.get(s, 0) for s in (200, 201, 204)) > 100, counts

@@ -124,7 +124,6 @@ def test_shared_state_and_peers(cell):
 
 @pytest.mark.parametrize("method, path", [
     ("GET", "/api/v1/nope"),
-    ("POST", "/api/v1/timers"),
     ("POST", "/streams/v1/queries"), ("POST", "/api/v1/ephemeral/push"),
     ("GET", "/api/v1/connectors"),
     ("DELETE", "/api/v1/queues/q/clear"),

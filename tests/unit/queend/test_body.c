@@ -361,12 +361,10 @@ transactions_name_what_is_wrong(void **state)
 			"bad body: requiredLeases must be an array" },
 		{ "{\"operations\":[],\"requiredLeases\":[null]}",
 			"bad body: requiredLeases[0] must be a string" },
-		{ "{\"operations\":[],\"kv\":[]}",
-			"bad body: kv is not available in this release" },
-		{ "{\"operations\":[],\"timers\":[{}]}",
-			"bad body: timers is not available in this release" },
 		{ "{\"operations\":[],\"kv\":{}}",
 			"bad body: kv must be an array" },
+		{ "{\"operations\":[],\"timers\":7}",
+			"bad body: timers must be an array" },
 	};
 	struct body_txn t;
 
