@@ -146,8 +146,11 @@ set_options(struct jwks *j, CURL *c)
 	curl_easy_setopt(c, CURLOPT_WRITEDATA, j);
 	/* the settings are all there is: no proxy out of the environment */
 	curl_easy_setopt(c, CURLOPT_PROXY, "");
-	if (j->ca_file)
+	if (j->ca_file) {
 		curl_easy_setopt(c, CURLOPT_CAINFO, j->ca_file);
+		/* or the distribution's folder would be trusted as well */
+		curl_easy_setopt(c, CURLOPT_CAPATH, NULL);
+	}
 #if LIBCURL_VERSION_NUM >= 0x075700
 	/* or giving up on a slow name server would wait for it */
 	curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L);

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens: every route against every role, the texts of refusals, paths that
 skip, keys that are fetched."""
-import base64
 import hashlib
 import hmac
-import http.server
 import json
 import os
 import re
-import threading
 import time
 
 import pytest
 
 import queenlib
+from keykit import Authority, EdKey, KeyServer, b64
 from queenlib import wait_until
 
 SECRET = "cell-test-secret-0123456789abcdef"
@@ -34,10 +32,6 @@ ROLES = {
     "admin": {"admin"},
 }
 ON = dict(JWT_ENABLED="true", JWT_SECRET=SECRET)
-
-
-def b64(data):
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def token(claims=None, secret=SECRET, **more):
@@ -229,84 +223,80 @@ def test_identity_with_tokens(cell):
     assert cell.post("/auth/logout").body == {"ok": True}
 
 
-def raw(key):
-    from cryptography.hazmat.primitives import serialization
-    return b64(key.public_key().public_bytes(
-        serialization.Encoding.Raw, serialization.PublicFormat.Raw))
-
-
-class Keys:
-    """A JWKS server with Ed25519 keys."""
-
-    def __init__(self):
-        keys = self
-        self.kids, self.hits, self.up = {}, 0, True
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                keys.hits += 1
-                body = json.dumps({"keys": [
-                    {"kty": "OKP", "crv": "Ed25519", "kid": kid,
-                     "x": raw(key)}
-                    for kid, key in keys.kids.items()]}).encode()
-                self.send_response(200 if keys.up else 503)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0),
-                                                      Handler)
-        self.url = "http://127.0.0.1:%d/" % self.server.server_port
-        threading.Thread(target=self.server.serve_forever,
-                         daemon=True).start()
-
-    def add(self, kid):
-        from cryptography.hazmat.primitives.asymmetric import ed25519
-        self.kids[kid] = ed25519.Ed25519PrivateKey.generate()
-        return self.kids[kid]
-
-    @staticmethod
-    def token(kid, key):
-        head = b64(json.dumps({"alg": "EdDSA", "kid": kid}).encode())
-        text = head + "." + b64(json.dumps({"role": "admin"}).encode())
-        return text + "." + b64(key.sign(text.encode()))
-
-
 @pytest.fixture
-def keys():
-    pytest.importorskip("cryptography")
-    made = Keys()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+def key_server():
+    """key_server(context) -> a running KeyServer."""
+    made = []
+
+    def start(context=None):
+        made.append(KeyServer(context))
+        return made[-1]
+    yield start
+    for one in made:
+        one.close()
 
 
-def test_fetched_keys(new_cell, keys):
+PUSH = "/api/v1/push"
+ITEM = {"items": [{"queue": "q", "payload": 1}]}
+
+
+def test_fetched_keys(new_cell, key_server, folder):
     """A new key is fetched when a token names it, while the request waits;
     with the host down the old ones serve, and it is left alone."""
-    first = keys.add("one")
+    first, second = EdKey(folder, "one"), EdKey(folder, "two")
+    keys = key_server()
+    keys.keys = [first]
     one = new_cell(JWT_ENABLED="true", JWT_ALGORITHM="EdDSA",
                    JWT_JWKS_URL=keys.url).start()
-    path = "/api/v1/push"
-    body = {"items": [{"queue": "q", "payload": 1}]}
+    good, new = first.token(role="admin"), second.token(role="admin")
     wait_until(lambda: keys.hits == 1)
-    wait_until(lambda: one.post(path, body, headers=bearer(
-        keys.token("one", first))).status == 201)
-    second = keys.add("two")
-
-    def served():
-        return one.post(path, body, headers=bearer(
-            keys.token("two", second))).status == 201
-    wait_until(served)
+    wait_until(lambda: one.post(PUSH, ITEM,
+                                headers=bearer(good)).status == 201)
+    keys.keys = [first, second]
+    wait_until(lambda: one.post(PUSH, ITEM,
+                                headers=bearer(new)).status == 201)
     assert keys.hits == 2
     keys.up = False
-    lost = keys.token("three", first)
+    lost = first.token(kid="three", role="admin")
     for _ in range(20):
-        refused(one.post(path, body, headers=bearer(lost)), 401,
+        refused(one.post(PUSH, ITEM, headers=bearer(lost)), 401,
                 "Unknown key ID")
-        assert one.post(path, body, headers=bearer(
-            keys.token("one", first))).status == 201
+        assert one.post(PUSH, ITEM, headers=bearer(good)).status == 201
     assert keys.hits <= 4
+
+
+def test_keys_over_https_of_a_private_authority(new_cell, key_server, folder):
+    """QUEEN_CA_FILE says who is trusted: with it the fetch succeeds, and
+    nobody else's certificate does, nor one for another name, nor an old one.
+    Without it the distribution's authorities count, and none of them."""
+    key, ours = EdKey(folder, "k"), Authority(folder, "ours")
+    theirs = Authority(folder, "theirs")
+    headers = bearer(key.token(role="admin"))
+    here = "IP:127.0.0.1,DNS:localhost"
+    cases = (
+        (ours.pem, ours.issue("good", here), None),
+        (None, ours.issue("good2", here), "issuer certificate"),
+        (theirs.pem, ours.issue("good3", here), "issuer certificate"),
+        (ours.pem, ours.issue("name", "DNS:other.example"),
+         "127.0.0.1"),
+        (ours.pem, ours.issue("old", here, until="20210101000000Z"),
+         "certificate has expired"))
+    for ca, context, fault in cases:
+        keys = key_server(context)
+        keys.keys = [key]
+        one = new_cell(JWT_ENABLED="true", JWT_ALGORITHM="EdDSA",
+                       JWT_JWKS_URL=keys.url, QUEEN_CA_FILE=ca).start()
+        if fault is None:
+            wait_until(lambda: one.post(
+                PUSH, ITEM, headers=headers).status == 201)
+            assert keys.hits == 1
+            assert "fetched the keys of tokens" in one.log_text()
+        else:
+            wait_until(lambda: "cannot fetch the keys" in one.log_text())
+            line, = [x for x in one.log_text().splitlines()
+                     if "cannot fetch the keys" in x]
+            assert fault in line, line
+            refused(one.post(PUSH, ITEM, headers=headers), 401,
+                    "Unknown key ID")
+            assert (keys.tries, keys.hits) == (1, 0)
+        one.term()
