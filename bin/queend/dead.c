@@ -236,11 +236,15 @@ on_replayed(void *arg, const struct replay_result *p)
 	if (p->outcome == REPLAY_MOVED || p->outcome == REPLAY_DUPLICATE) {
 		write_success(&w, p);
 	} else {
-		status = p->outcome == REPLAY_MAINTENANCE ? 503 : 500;
+		status = p->outcome == REPLAY_MAINTENANCE ? 503
+			 : p->outcome == REPLAY_REFUSED   ? 409
+							  : 500;
 		jwrite_kv_bool(&w, "success", false);
 		jwrite_kv_cstr(&w, "result", p->word);
 		jwrite_key(&w, "dlqId");
 		jwrite_qid(&w, &p->dead_id);
+		if (p->outcome == REPLAY_REFUSED)
+			jwrite_kv_str(&w, "consumerGroup", p->group);
 		jwrite_kv_str(&w, "error", p->text);
 		jwrite_key(&w, "dlqRowRemoved");
 		if (p->unknown)

@@ -50,7 +50,7 @@ static void
 finish(struct replay *p, enum replay_outcome outcome, const char *text)
 {
 	static const char *const words[] = { "moved", "duplicate", "gone",
-		"maintenance", "failed" };
+		"maintenance", "refused", "failed" };
 	struct replay_result *r = &p->result;
 
 	r->outcome = outcome;
@@ -222,6 +222,18 @@ read_frame(struct replay *p, struct span stored, struct err *e)
 	return true;
 }
 
+/*
+ * Filed by the cell itself (`__timer__`): no group ever read it, and what
+ * failed as a timer is for its scheduler to promise anew.
+ */
+static bool
+is_reserved(struct span group)
+{
+	return group.n >= 4 && memcmp(group.p, "__", 2) == 0 &&
+	       memcmp(group.p + group.n - 2, "__", 2) == 0 &&
+	       !span_is(group, CTX_QUEUE_MODE);
+}
+
 static void
 on_row(void *arg, const PGresult *res, const struct err *e)
 {
@@ -241,7 +253,11 @@ on_row(void *arg, const PGresult *res, const struct err *e)
 	if (!p->to.partition.n)
 		p->to.partition = arena_dup(&p->arena, pgbin_bytes(res, 0, 1));
 	p->result.group = arena_dup(&p->arena, pgbin_bytes(res, 0, 2));
-	if (pgbin_null(res, 0, 3))
+	if (is_reserved(p->result.group))
+		finish(p, REPLAY_REFUSED,
+			"a dead letter of a reserved group is not replayed; "
+			"schedule the timer again");
+	else if (pgbin_null(res, 0, 3))
 		finish(p, REPLAY_FAILED,
 			"the message had been removed by "
 			"retention before it was dead-lettered; there is "

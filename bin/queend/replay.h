@@ -21,6 +21,7 @@ enum replay_outcome {
 	REPLAY_DUPLICATE, /* 200: destination holds the id, row kept */
 	REPLAY_GONE, /* 404: no such row */
 	REPLAY_MAINTENANCE, /* 503: push maintenance is on, untouched */
+	REPLAY_REFUSED, /* 409: of a reserved group, untouched */
 	REPLAY_FAILED, /* 500: rolled back, or unknown (see below) */
 };
 
@@ -37,7 +38,7 @@ struct replay_result {
 	int64_t offset, at_us; /* of the new message; -1 unless moved */
 	bool unknown; /* failed, and the answer of the commit was lost:
 			 * dlqRowRemoved is null, not false */
-	struct span text; /* failed, gone, maintenance: what to say */
+	struct span text; /* not moved, no duplicate: what to say */
 };
 
 typedef void (*replay_fn)(void *arg, const struct replay_result *r);

@@ -214,10 +214,9 @@ def test_downtime_then_oldest_first(cell):
     assert [m["transactionId"] for m in got] == ["t-k2", "t-k1", "t-k0"]
 
 
-def test_a_poison_timer_hurts_no_other_and_is_filed(new_cell):
-    cell = new_cell(QUEEN_SWEEPER_BACKOFF_MIN_MS="10",
-                    QUEEN_SWEEPER_BACKOFF_MAX_MS="20").start()
-    cell.db.psql("-c", """
+def poison(db):
+    """From now on no segment with this word in it can be stored."""
+    db.psql("-c", """
         create function refuse() returns trigger language plpgsql as $$
         begin
             if position('poison'::bytea in new.blob) > 0 then
@@ -227,6 +226,12 @@ def test_a_poison_timer_hurts_no_other_and_is_filed(new_cell):
         end $$;
         create trigger refuse before insert on queen.segments
         for each row execute function refuse()""")
+
+
+def test_a_poison_timer_hurts_no_other_and_is_filed(new_cell):
+    cell = new_cell(QUEEN_SWEEPER_BACKOFF_MIN_MS="10",
+                    QUEEN_SWEEPER_BACKOFF_MAX_MS="20").start()
+    poison(cell.db)
     send(cell, op("poison", -1), op("good1", -1), op("good2", -1))
     got = drain(cell, "q", 2)
     assert sorted(m["transactionId"] for m in got) == ["t-good1", "t-good2"]
@@ -238,6 +243,45 @@ def test_a_poison_timer_hurts_no_other_and_is_filed(new_cell):
     assert 'queen_timers_fired_total{result="fired"} 2\n' in page
     assert 'queen_timers_fired_total{result="failed"} 4\n' in page
     assert 'queen_timers_fired_total{result="dead_letter"} 1\n' in page
+
+
+@pytest.mark.cellenv(QUEEN_SWEEPER_MAX_ATTEMPTS=1)
+def test_what_a_timer_became_is_listed_and_purged_but_not_replayed(cell):
+    poison(cell.db)
+    send(cell, op("poison", -1, partition="p"))
+    row, = wait_until(lambda: cell.get("/api/v1/dlq").body["messages"])
+    assert (row["transactionId"], row["queue"], row["partition"],
+            row["consumerGroup"], row["retryCount"], row["data"]) == (
+        "t-poison", "q", "p", "__timer__", 1, {"k": "poison", "n": 1.5})
+    assert "poisoned" in row["errorMessage"]
+    want = {"success": False, "result": "refused", "dlqId": row["id"],
+            "consumerGroup": "__timer__", "dlqRowRemoved": False,
+            "error": "a dead letter of a reserved group is not replayed; "
+                     "schedule the timer again"}
+    for path, body in (
+            ("/api/v1/dlq/%s/replay" % row["id"], None),
+            ("/api/v1/dlq/%s/replay" % row["id"], {"queue": "elsewhere"}),
+            ("/api/v1/messages/%s/t-poison/retry" % row["partitionId"],
+             None)):
+        reply = cell.post(path, body)
+        assert (reply.status, reply.body) == (409, want), path
+    db = cell.db
+    assert log_ids(db) == 0
+    assert db.rows("select name from queen.queues") == [("q",)]
+    # of any name of this form but the queue mode's; others are moved
+    move = "/api/v1/dlq/%s/replay" % row["id"]
+    for group, status in (("__x__", 409), ("____", 409), ("__x", 500),
+                          ("x__", 500), ("___", 500), ("__QUEUE_MODE__", 500)):
+        db.rows("update queen.dead_letters set group_name = %s returning 1",
+                (group,))
+        assert cell.post(move).status == status, group
+    db.rows("update queen.dead_letters set group_name = '__timer__'"
+            " returning 1")
+    assert cell.delete("/api/v1/dlq?queue=q&consumerGroup=other").body[
+        "deleted"] == 0
+    assert cell.delete("/api/v1/dlq?queue=q&consumerGroup=__timer__").body[
+        "deleted"] == 1
+    assert cell.get("/api/v1/dlq").body["messages"] == []
 
 
 def test_killed_in_the_middle_all_or_nothing(cell):
