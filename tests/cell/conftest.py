@@ -11,6 +11,7 @@ cell      a running queend on db (Cell); marker cellenv(NAME="value") adds
           environment
 cells     cells(n, **env) -> n running queends on db, one per instance
 new_cell  new_cell(**env) -> a queend not yet started
+ctl, alone, stub  queenctl in three surroundings (ctlkit.py)
 no_last_cell  queenctl remembers no private cell; one test at a time has it
 """
 import contextlib
@@ -25,6 +26,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import queenlib  # noqa: E402
+from ctlkit import alone, ctl, stub  # noqa: E402, F401
 
 LOGS = pytest.StashKey()
 SERVERS = {}

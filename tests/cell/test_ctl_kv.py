@@ -3,8 +3,7 @@
 import json
 import re
 
-from test_ctl_lock import home_of
-from test_queenctl import NOTHING, SERVER, USER, ctl  # noqa: F401
+from ctlkit import NOTHING, SERVER, USER, home_of
 
 PUT = re.compile(r"put orders/(\S+) version=(\d+)\n\Z")
 

@@ -13,8 +13,8 @@ import time
 
 import pytest
 
+from ctlkit import NOTHING, SERVER, USER, home_of
 from queenlib import wait_until
-from test_queenctl import NOTHING, SERVER, USER, Ctl
 
 LOCKS = "/api/v1/kv/queen-locks/"
 
@@ -101,12 +101,6 @@ def rows():
     yield server
     server.shutdown()
     server.server_close()
-
-
-def home_of(folder, url):
-    home = os.path.join(folder, "home")
-    os.makedirs(home, exist_ok=True)
-    return Ctl(home, QUEEN_SERVER=url)
 
 
 @pytest.fixture

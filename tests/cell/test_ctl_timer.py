@@ -2,8 +2,8 @@
 """queenctl timer: exit codes, columns, lines."""
 import re
 
+from ctlkit import NOTHING, USER
 from queenlib import wait_until
-from test_queenctl import NOTHING, USER, ctl  # noqa: F401
 
 KEY = ("reminders", "trial:acme/7")
 
