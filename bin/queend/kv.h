@@ -6,8 +6,9 @@
 #ifndef QUEEND_KV_H
 #define QUEEND_KV_H
 
+#include <stdbool.h>
+
 struct hsrv_req;
-struct kv_fault;
 
 void kv_post(struct hsrv_req *r);
 void kv_get(struct hsrv_req *r);
@@ -16,7 +17,10 @@ void kv_delete(struct hsrv_req *r);
 void kv_namespaces(struct hsrv_req *r);
 void kv_list(struct hsrv_req *r);
 
-/* Answers `{"error":..,"reason":..,"detail":..}`. */
-void kv_reply_fault(struct hsrv_req *r, const struct kv_fault *f);
+/*
+ * False (replied) with any query string: names of keys must not reach the
+ * logs of what stands before us.
+ */
+bool kv_no_query(struct hsrv_req *r);
 
 #endif
