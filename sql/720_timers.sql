@@ -64,7 +64,8 @@ $$;
 -- The operations of a call, in the order (queue, key).  t_op: 0 schedule (a
 -- timer of that name is replaced), 1 cancel, which needs no more than its names.
 -- Rows: ord from 1, status 0 scheduled, 1 rescheduled, 2 cancelled (txn is the
--- stored one), 3 absent.  Raises 22023: message = reason.  Locks the timers.
+-- stored one), 3 absent.  Raises 22023: message = reason, which names the
+-- operation (from 0) that must be sealed.  Locks the timers.
 create or replace function queen.timer_apply_v1(p_tenant uuid, t_op smallint[],
 	t_queue text[], t_key text[], t_partition text[], t_delay_us bigint[],
 	t_hash bytea[], t_frame bytea[], t_key_id smallint[],
@@ -99,7 +100,8 @@ begin
 			raise exception 'timers_duplicate_key_in_call'
 				using errcode = '22023';
 		elsif o.bare then
-			raise exception 'encryption_required' using errcode = '22023';
+			raise exception 'encryption_required: operation %', o.ord - 1
+				using errcode = '22023';
 		end if;
 		l_queue := o.queue;
 		l_key := o.key;

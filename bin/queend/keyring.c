@@ -116,7 +116,8 @@ bool
 keyring_must_seal(struct ctx *x, struct cat_queue *q)
 {
 	/* at once, since the same message is sent again in this turn */
-	q->encrypted = true;
+	if (q)
+		q->encrypted = true;
 	catalog_refresh(x->catalog);
 	return keyring_seals(x);
 }

@@ -30,8 +30,9 @@ int keyring_prove(const struct ctx *x, PGconn *pg, struct err *e)
 /* Can this process write to a queue that wants sealed payloads? */
 bool keyring_seals(const struct ctx *x);
 /*
- * SQL said `encryption_required`: corrects the cached flag; false when there
- * is no key, so that the write must be refused.
+ * SQL said `encryption_required`: corrects the cached flag (q NULL: the queue
+ * is not known here yet); false when there is no key, so that the write must
+ * be refused.
  */
 bool keyring_must_seal(struct ctx *x, struct cat_queue *q);
 

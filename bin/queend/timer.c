@@ -125,7 +125,9 @@ on_failed(struct call *c, const struct err *e)
 {
 	struct ctx *x = ctx_of(c->r);
 
-	if (pgpool_was_victim(e) && c->faults++ < FAULTS_MAX) {
+	if ((pgpool_was_victim(e) && c->faults++ < FAULTS_MAX) ||
+		timer_ops_seal(&c->ops, x, ctx_tenant(c->r), hsrv_arena(c->r),
+			e)) {
 		send_call(c);
 		return;
 	}

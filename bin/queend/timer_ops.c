@@ -1,27 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Reads timer operations and checks all of them before anything is sent; the
- * message id of a schedule is minted and its frame finished here.
- */
+/* Reads timer operations and checks all of them before anything is sent. */
 #include "timer_ops.h"
 
-#include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "arena.h"
-#include "buf.h"
-#include "catalog.h"
 #include "ctx.h"
-#include "err.h"
 #include "frame.h"
-#include "jspan.h"
-#include "keyring.h"
 #include "kv_ops.h"
 #include "name.h"
 #include "settings.h"
-#include "zst.h"
+#include "timer_ops_int.h"
 
 enum {
 	TIMER_NAME_MAX = 512,
@@ -30,35 +21,19 @@ enum {
 	PAST_MAX_MS = 1000000000,
 };
 
-struct reader {
-	const struct ctx *x;
-	const struct qid *tenant;
-	struct span sub;
-	struct arena *a;
-	struct timer_ops *o;
-	struct kv_fault *f;
-	size_t at; /* operation being read, for messages */
-};
-
-/* What was given, before the kind of the operation is known. */
-struct given {
-	struct jspan_val op, queue, key, delay, txn, payload, partition, zstd,
-		encrypted;
-};
-
 static const struct {
 	const char *name;
 	size_t at;
 } fields[] = {
-	{ "op", offsetof(struct given, op) },
-	{ "queue", offsetof(struct given, queue) },
-	{ "timerKey", offsetof(struct given, key) },
-	{ "delayMs", offsetof(struct given, delay) },
-	{ "txn", offsetof(struct given, txn) },
-	{ "payload", offsetof(struct given, payload) },
-	{ "partition", offsetof(struct given, partition) },
-	{ "payloadZstd", offsetof(struct given, zstd) },
-	{ "encrypted", offsetof(struct given, encrypted) },
+	{ "op", offsetof(struct timer_given, op) },
+	{ "queue", offsetof(struct timer_given, queue) },
+	{ "timerKey", offsetof(struct timer_given, key) },
+	{ "delayMs", offsetof(struct timer_given, delay) },
+	{ "txn", offsetof(struct timer_given, txn) },
+	{ "payload", offsetof(struct timer_given, payload) },
+	{ "partition", offsetof(struct timer_given, partition) },
+	{ "payloadZstd", offsetof(struct timer_given, zstd) },
+	{ "encrypted", offsetof(struct timer_given, encrypted) },
 };
 
 static const char *const server_owned[] = { "producerSub", "producer_sub",
@@ -83,17 +58,17 @@ set_fault(struct kv_fault *f, const char *reason, const char *fmt, ...)
 	return -1;
 }
 
-static int
-refuse(struct reader *r, const char *reason, const char *what)
+int
+timer_ops_refuse(struct timer_reader *r, const char *reason, const char *what)
 {
 	return set_fault(r->f, reason, "operation %zu: %s", r->at, what);
 }
 
-static int
-refuse_as(struct reader *r, int status, const char *error, const char *reason,
-	const char *what)
+int
+timer_ops_refuse_as(struct timer_reader *r, int status, const char *error,
+	const char *reason, const char *what)
 {
-	refuse(r, reason, what);
+	timer_ops_refuse(r, reason, what);
 	r->f->status = status;
 	r->f->error = error;
 	return -1;
@@ -124,18 +99,19 @@ timer_ops_names(struct span queue, struct span key, struct kv_fault *f)
 }
 
 static int
-read_names(struct reader *r, const struct given *g, struct timer_op *op)
+read_names(struct timer_reader *r, const struct timer_given *g,
+	struct timer_op *op)
 {
 	if (g->queue.type != JSPAN_STRING ||
 		!jspan_text(&g->queue, r->a, &op->queue) ||
 		!is_name(op->queue, TIMER_NAME_MAX))
-		return refuse(r, "timers_queue_required",
+		return timer_ops_refuse(r, "timers_queue_required",
 			"queue must be a string of 1 to 512 bytes without "
 			"control characters");
 	if (g->key.type != JSPAN_STRING ||
 		!jspan_text(&g->key, r->a, &op->key) ||
 		!is_name(op->key, TIMER_NAME_MAX))
-		return refuse(r, "timers_key_required",
+		return timer_ops_refuse(r, "timers_key_required",
 			"timerKey must be a string of 1 to 512 bytes without "
 			"control characters");
 	return 0;
@@ -144,22 +120,23 @@ read_names(struct reader *r, const struct given *g, struct timer_op *op)
 /* ---- what a schedule has ---- */
 
 static int
-read_delay(struct reader *r, const struct given *g, struct timer_op *op)
+read_delay(struct timer_reader *r, const struct timer_given *g,
+	struct timer_op *op)
 {
 	char text[NUMBER_MAX + 1];
 	int64_t ms;
 
 	if (g->delay.type != JSPAN_NUMBER)
-		return refuse(
+		return timer_ops_refuse(
 			r, "timers_delay_required", "delayMs must be a number");
 	if (g->delay.raw.n > NUMBER_MAX)
-		return refuse(r, "timers_delay_required",
+		return timer_ops_refuse(r, "timers_delay_required",
 			"delayMs has more than 64 characters");
 	memcpy(text, g->delay.raw.p, g->delay.raw.n);
 	text[g->delay.raw.n] = '\0';
 	op->delay_ms = strtod(text, NULL);
 	if (op->delay_ms > (double)r->x->conf->timers_max_horizon_s * 1000.0)
-		return refuse_as(r, 403, "timer_horizon_exceeded",
+		return timer_ops_refuse_as(r, 403, "timer_horizon_exceeded",
 			"timers_horizon", "delayMs is beyond the horizon");
 	if (op->delay_ms < -PAST_MAX_MS)
 		op->delay_ms = -PAST_MAX_MS;
@@ -172,12 +149,13 @@ read_delay(struct reader *r, const struct given *g, struct timer_op *op)
 }
 
 static int
-read_texts(struct reader *r, const struct given *g, struct timer_op *op)
+read_texts(struct timer_reader *r, const struct timer_given *g,
+	struct timer_op *op)
 {
 	if (g->txn.type != JSPAN_STRING ||
 		!jspan_text(&g->txn, r->a, &op->txn) ||
 		!is_name(op->txn, NAME_MAX_BYTES))
-		return refuse(r, "timers_txn_required",
+		return timer_ops_refuse(r, "timers_txn_required",
 			"txn must be a string of 1 to 1024 bytes without "
 			"control characters");
 	op->partition = SPAN_LIT("Default");
@@ -186,131 +164,18 @@ read_texts(struct reader *r, const struct given *g, struct timer_op *op)
 	if (g->partition.type != JSPAN_STRING ||
 		!jspan_text(&g->partition, r->a, &op->partition) ||
 		!is_name(op->partition, NAME_MAX_BYTES))
-		return refuse(r, "timers_partition_required",
+		return timer_ops_refuse(r, "timers_partition_required",
 			"partition must be a string of 1 to 1024 bytes "
 			"without control characters");
 	return 0;
 }
 
 static int
-read_flag(struct reader *r, const struct jspan_val *v, const char *what,
-	bool *out)
+read_schedule(struct timer_reader *r, const struct timer_given *g,
+	struct timer_op *op)
 {
-	*out = v->type == JSPAN_BOOL && v->truth;
-	if (v->type == JSPAN_NONE || v->type == JSPAN_NULL ||
-		v->type == JSPAN_BOOL)
-		return 0;
-	return refuse(r, "timers_bad_request", what);
-}
-
-static int
-too_large(struct reader *r)
-{
-	return refuse_as(r, 413, "payload_too_large",
-		"timers_payload_too_large", "the payload is too large");
-}
-
-/* Whether inflating it failed for its size or for what it is. */
-static int
-inflate(struct reader *r, struct span *payload)
-{
-	size_t max = (size_t)r->x->conf->timers_max_payload_bytes;
-	struct buf plain = BUF_ZERO;
-	struct err e;
-	int rc = zst_unpack(*payload, max, &plain, &e);
-
-	if (rc == 0)
-		*payload = arena_dup(r->a, buf_span(&plain));
-	buf_fini(&plain);
-	if (rc == 0)
-		return 0;
-	return e.kind == ERR_LIMIT
-		       ? too_large(r)
-		       : refuse(r, "timers_payload_not_zstd",
-				 "payload is not compressed with zstd");
-}
-
-static int
-read_payload(struct reader *r, const struct given *g, struct span *out)
-{
-	size_t max = (size_t)r->x->conf->timers_max_payload_bytes;
-	struct span text;
-	const char *what;
-	bool zstd, encrypted;
-	size_t n, at;
-	char *room;
-
-	if (read_flag(r, &g->zstd, "payloadZstd must be a boolean", &zstd) ||
-		read_flag(r, &g->encrypted, "encrypted must be a boolean",
-			&encrypted))
-		return -1;
-	if (encrypted)
-		return refuse(r, "timers_encrypted_conflict",
-			"payloads are sealed by the broker, where the queue "
-			"wants it");
-	if (g->payload.type != JSPAN_STRING ||
-		!jspan_text(&g->payload, r->a, &text))
-		return refuse(r, "timers_payload_required",
-			"payload must be a base64 string");
-	if (text.n / 4 * 3 > max + 2)
-		return too_large(r);
-	room = arena_alloc(r->a, text.n / 4 * 3 + 3);
-	if (sodium_base642bin((unsigned char *)room, text.n / 4 * 3 + 3, text.p,
-		    text.n, NULL, &n, NULL,
-		    sodium_base64_VARIANT_ORIGINAL) != 0)
-		return refuse(r, "timers_payload_not_base64",
-			"payload must be standard base64 with padding");
-	*out = span_make(room, n);
-	if (n > max)
-		return too_large(r);
-	if (zstd && inflate(r, out) < 0)
-		return -1;
-	if (!jspan_valid(*out, &what, &at))
-		return refuse(r, "timers_payload_not_json",
-			"payload must be the base64 of a JSON text");
-	return 0;
-}
-
-/* The message as it will be appended. */
-static int
-make_frame(struct reader *r, struct timer_op *op, struct span payload)
-{
-	const struct cat_queue *q =
-		catalog_queue(r->x->catalog, r->tenant, op->queue);
-	struct frame f = {
-		.id = qid_new(), .txn = op->txn, .payload = payload
-	};
-	struct buf room = BUF_ZERO, whole = BUF_ZERO;
-
-	if (q && q->encrypted && !keyring_seals(r->x))
-		return refuse_as(r, 500, "timers_error", "encryption_required",
-			"the queue wants sealed payloads and there is no key");
-	if (r->sub.n) {
-		f.flags |= FRAME_SUB;
-		f.sub = r->sub;
-	}
-	op->sealed = q && q->encrypted;
-	if (op->sealed)
-		keyring_seal(r->x, &f, &room);
-	frame_write(&whole, &f);
-	op->frame = arena_dup(r->a, buf_span(&whole));
-	buf_fini(&whole);
-	buf_fini(&room);
-	hash_id(r->x->hash_key, op->txn, &op->hash);
-	r->o->bytes += op->frame.n;
-	/* inflated payloads may be many times what was sent */
-	return r->o->bytes > (size_t)r->x->conf->max_body_bytes ? too_large(r)
-								: 0;
-}
-
-static int
-read_schedule(struct reader *r, const struct given *g, struct timer_op *op)
-{
-	struct span payload;
-
 	if (read_texts(r, g, op) < 0 || read_delay(r, g, op) < 0 ||
-		read_payload(r, g, &payload) < 0 ||
-		make_frame(r, op, payload) < 0)
+		timer_ops_frame(r, g, op) < 0)
 		return -1;
 	r->o->schedules++;
 	return 0;
@@ -332,7 +197,7 @@ is_server_owned(struct span key)
 
 /* The scanner has passed over it once: it is well formed. */
 static int
-read_fields(struct reader *r, struct span raw, struct given *g)
+read_fields(struct timer_reader *r, struct span raw, struct timer_given *g)
 {
 	struct jspan_val v;
 	struct jspan j;
@@ -340,33 +205,35 @@ read_fields(struct reader *r, struct span raw, struct given *g)
 
 	jspan_open(&j, raw);
 	if (jspan_peek(&j) != JSPAN_OBJECT)
-		return refuse(r, "timers_bad_body", "it must be an object");
+		return timer_ops_refuse(
+			r, "timers_bad_body", "it must be an object");
 	jspan_enter_object(&j);
 	while (jspan_next_key(&j, r->a, &key) && jspan_take(&j, &v)) {
 		if (is_server_owned(key))
-			return refuse(r, "timers_server_owned_field",
+			return timer_ops_refuse(r, "timers_server_owned_field",
 				"it holds a field that only the server sets");
 		for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
 			if (span_is(key, fields[i].name))
 				memcpy((char *)g + fields[i].at, &v, sizeof(v));
 	}
-	return j.error ? refuse(r, "timers_bad_body", j.error) : 0;
+	return j.error ? timer_ops_refuse(r, "timers_bad_body", j.error) : 0;
 }
 
 static int
-read_op(struct reader *r, struct span raw, struct timer_op *op)
+read_op(struct timer_reader *r, struct span raw, struct timer_op *op)
 {
-	struct given g = { .op = { .type = JSPAN_NONE } };
+	struct timer_given g = { .op = { .type = JSPAN_NONE } };
 	struct span name = SPAN_ZERO;
 
 	if (read_fields(r, raw, &g) < 0)
 		return -1;
 	if (g.op.type != JSPAN_STRING || !jspan_text(&g.op, r->a, &name))
-		return refuse(r, "timers_bad_op", "op must be a string");
+		return timer_ops_refuse(
+			r, "timers_bad_op", "op must be a string");
 	op->cancel = span_is(name, "cancel");
 	if (!op->cancel && !span_is(name, "schedule") &&
 		!span_is(name, "reschedule"))
-		return refuse(r, "timers_bad_op",
+		return timer_ops_refuse(r, "timers_bad_op",
 			"op must be schedule, reschedule or cancel");
 	if (read_names(r, &g, op) < 0)
 		return -1;
@@ -375,7 +242,8 @@ read_op(struct reader *r, struct span raw, struct timer_op *op)
 	if (g.txn.type != JSPAN_NONE && g.txn.type != JSPAN_NULL &&
 		(g.txn.type != JSPAN_STRING ||
 			!jspan_text(&g.txn, r->a, &op->txn)))
-		return refuse(r, "timers_txn_required", "txn must be a string");
+		return timer_ops_refuse(
+			r, "timers_txn_required", "txn must be a string");
 	return 0;
 }
 
@@ -398,7 +266,7 @@ by_name(const void *a, const void *b)
 
 /* One name at most once in a call: what would it answer otherwise? */
 static int
-check_once(struct reader *r)
+check_once(struct timer_reader *r)
 {
 	struct timer_op **v;
 
@@ -420,15 +288,15 @@ timer_ops_parse(struct span json, const struct ctx *x, const struct qid *tenant,
 	struct span sub, struct arena *a, struct timer_ops *o,
 	struct kv_fault *f)
 {
-	struct reader r = {
-		.x = x, .tenant = tenant, .sub = sub, .a = a, .o = o, .f = f
+	struct timer_reader r = {
+		.x = x, .tenant = tenant, .a = a, .o = o, .f = f
 	};
 	struct jspan_val v;
 	struct jspan j;
 
 	*o = (struct timer_ops){ .n = 0 };
-	if (sub.n > FRAME_TXN_MAX)
-		r.sub = (struct span)SPAN_ZERO;
+	if (sub.n <= FRAME_TXN_MAX)
+		o->sub = sub;
 	jspan_open(&j, json);
 	if (jspan_peek(&j) != JSPAN_ARRAY)
 		return set_fault(f, "timers_bad_body",

@@ -30,7 +30,9 @@ struct timer_op {
 	struct span partition;
 	struct span txn;		/* of a cancel: to be echoed; n = 0 none */
 	double delay_ms;
-	struct span frame;		/* schedule only, as the rest */
+	struct qid id;			/* schedule only, as the rest */
+	struct span payload;		/* in clear */
+	struct span frame;
 	struct hash_id hash;
 	bool sealed;
 	int row;			/* of the result (timer_ops_index) */
@@ -39,6 +41,7 @@ struct timer_op {
 struct timer_ops {
 	struct timer_op *v;
 	size_t n, cap;
+	struct span sub;		/* of who schedules; n = 0 none */
 	/* what limits are about */
 	int64_t schedules;		/* and reschedules */
 	int64_t horizon_ms;		/* the longest delay; 0 = none above 0 */
@@ -62,6 +65,14 @@ int timer_ops_parse(struct span json, const struct ctx *x,
 /* An operation that cancels; for the route that names it in its path. */
 int timer_ops_cancel(struct span queue, struct span key, struct span txn,
 	struct arena *a, struct timer_ops *o, struct kv_fault *f)
+	__attribute__((warn_unused_result));
+/*
+ * The call failed for a timer in clear whose queue was flagged behind our
+ * back: corrects the cached flag and seals what goes to that queue.  True:
+ * send again; false: it failed for something else, or there is no key.
+ */
+bool timer_ops_seal(struct timer_ops *o, struct ctx *x,
+	const struct qid *tenant, struct arena *a, const struct err *e)
 	__attribute__((warn_unused_result));
 /*
  * The arguments t_op .. t_key_id of timer_apply_v1, 8 of them.  o may have no

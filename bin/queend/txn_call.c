@@ -543,7 +543,8 @@ on_answer(void *arg, const PGresult *res, const struct err *e)
 		return;
 	}
 	count_db_error(t->x);
-	if (pgpool_was_victim(e) && t->faults++ < FAULTS_MAX) {
+	if ((pgpool_was_victim(e) && t->faults++ < FAULTS_MAX) ||
+		txn_rider_seal(t, e)) {
 		txn_send(t);
 	} else if (pgpool_had_none(e)) {
 		txn_no_pool(t, e);

@@ -100,6 +100,8 @@ bool txn_rider_read(struct txn *t);
 bool txn_rider_admit(struct txn *t);
 void txn_rider_refund(struct txn *t);
 bool txn_rider_any(const struct txn *t);
+/* After a failure: a timer must be sealed and is now; send again. */
+bool txn_rider_seal(struct txn *t, const struct err *e);
 void txn_rider_args(struct pgargs *a, const struct txn *t);
 /* Finds the rows of riders; false = not to be committed. */
 bool txn_rider_index(struct txn *t, const PGresult *res);

@@ -39,8 +39,11 @@ static const struct timer_cols TIMER = { .ord = COL_ORD,
 static void
 refuse(struct txn *t, const struct kv_fault *f)
 {
+	/* a queue wants sealed payloads and we have no key: as a push */
+	bool unsealed = f->status == 500;
 	const char *reason = f->status == 400   ? "bad_request"
 			     : f->status == 413 ? "payload_too_large"
+			     : unsealed         ? f->reason
 						: f->error;
 	struct span text =
 		f->detail[0]
@@ -52,7 +55,7 @@ refuse(struct txn *t, const struct kv_fault *f)
 
 		hsrv_add_header(t->req, "Retry-After", arena_cstr(t->arena, s));
 	}
-	txn_refuse(t, f->status, reason, text);
+	txn_refuse(t, unsealed ? 200 : f->status, reason, text);
 }
 
 bool
@@ -123,6 +126,13 @@ txn_rider_args(struct pgargs *a, const struct txn *t)
 {
 	kv_ops_args(a, &t->kv, t->x);
 	timer_ops_args(a, &t->timers, t->x);
+}
+
+bool
+txn_rider_seal(struct txn *t, const struct err *e)
+{
+	return timer_ops_seal(
+		&t->timers, t->x, ctx_tenant(t->req), t->arena, e);
 }
 
 static int

@@ -317,3 +317,86 @@ def test_ten_thousand_in_one_second(cells):
     assert log_ids(db) == n
     got = drain(b, "q", n)
     assert len({m["transactionId"] for m in got}) == len(got) == n
+
+
+# Sealing behind the back of a process
+
+K1 = "11" * 32
+sealing = pytest.mark.cellenv(QUEEN_ENCRYPTION_KEY=K1)
+
+
+def key_ids(db):
+    """(timer, its frame is sealed) by key."""
+    return db.rows("select timer_key, key_id is not null from queen.timers"
+                   " order by queue, timer_key")
+
+
+def flag_unseen(db, *queues):
+    """As another process would, before any word of it came here."""
+    db.rows("update queen.queues set encryption_enabled = true"
+            " where name = any (%s) returning 1", (list(queues),))
+
+
+@sealing
+def test_a_stale_flag_is_corrected_and_the_schedule_sealed(cell, db):
+    for queue in ("q", "r", "s"):
+        cell.push(queue, [0])
+    flag_unseen(db, "q", "r")
+    made = send(cell, op("a"), op("b", queue="r"), op("c", queue="s"),
+                op("d"), cancel("none", queue="r"))
+    assert statuses(made) == ["scheduled"] * 4 + ["absent"]
+    assert key_ids(db) == [("a", True), ("d", True), ("b", True),
+                           ("c", False)]
+    # the ids promised are those of the frames that were kept
+    assert {m["messageId"] for m in made[:4]} == {
+        str(r[0]) for r in db.rows("select message_id from queen.timers")}
+    assert statuses(send(cell, op("a", -1))) == ["rescheduled"]
+    m = wait_until(lambda: [x for x in cell.pop("q", batch=9)
+                            if x["transactionId"] == "t-a"])
+    assert m[0]["data"] == {"k": "a", "n": 1.5}
+    # and it knows by now
+    assert cell.get(PATH + "/q/d").body["encrypted"] is True
+
+
+@sealing
+def test_a_stale_flag_in_a_transaction(cell, db):
+    cell.push("q", [0])
+    flag_unseen(db, "q")
+    reply = cell.post("/api/v1/transaction", {
+        "operations": [{"type": "push", "items": [
+            {"queue": "q", "payload": 1}, {"queue": "out", "payload": 2}]}],
+        "timers": [op("a"), op("b", queue="new")]})
+    assert reply.body["success"] is True, reply
+    assert key_ids(db) == [("b", False), ("a", True)]
+    assert [m["data"] for m in cell.pop("out")] == [2]
+
+
+def test_a_stale_flag_without_a_key_is_refused(cell, db):
+    cell.push("q", [0])
+    flag_unseen(db, "q")
+    for _ in range(2):
+        reply = cell.post(PATH, [op("fine", queue="r"), op("a")])
+        assert (reply.status, reply.body["error"], reply.body["reason"]) == (
+            500, "timers_error", "encryption_required")
+    reply = cell.post("/api/v1/transaction", {"timers": [op("a")]})
+    assert (reply.body["success"], reply.body["reason"]) == (
+        False, "encryption_required")
+    assert pending(db) == 0
+
+
+def test_a_flag_turned_on_by_the_other_process_holds_at_once(cells):
+    a, b = cells(2, QUEEN_ENCRYPTION_KEY=K1)
+    for i in range(10):
+        queue = "q%d" % i
+        if i % 2:
+            b.push(queue, [0])
+        reply = a.post("/api/v1/configure", {
+            "queue": queue, "options": {"encryptionEnabled": True}})
+        assert reply.status in (200, 201), reply
+        # b may not have heard of it, or of the queue at all
+        if i < 5:
+            assert statuses(send(b, op("k", queue=queue))) == ["scheduled"]
+        else:
+            assert b.post("/api/v1/transaction", {
+                "timers": [op("k", queue=queue)]}).body["success"] is True
+    assert key_ids(a.db) == [("k", True)] * 10
