@@ -5,7 +5,6 @@ bounded time, service resumes by itself, and nothing is lost, doubled or out of
 order beyond what the rules allow.
 """
 import os
-import select
 import signal
 import socket
 import threading
@@ -14,80 +13,11 @@ import time
 import pytest
 
 from loadkit import Client, Load, Workers, invariants
+from proxykit import Proxy
 from queenlib import Port, wait_until
 
 durable = pytest.mark.durable
 PUSH = "/api/v1/push"
-
-
-class Proxy:
-    """TCP in front of a server: may delay, cut, or swallow an answer."""
-
-    def __init__(self, target):
-        self.target, self.delay_s = target, 0
-        self.cut_after = None       # bytes in a request that arm the cut
-        self.cuts = 0
-        self.port = Port()
-        self.listener = socket.create_server(("127.0.0.1", self.port.number),
-                                             backlog=200)
-        self.stop = threading.Event()
-        self.threads = []
-        self._spawn(self._accept)
-
-    def _spawn(self, fn, *args):
-        t = threading.Thread(target=fn, args=args, daemon=True)
-        self.threads.append(t)
-        t.start()
-
-    def _accept(self):
-        while not self.stop.is_set():
-            if not select.select([self.listener], [], [], 0.1)[0]:
-                continue
-            one, _ = self.listener.accept()
-            try:
-                two = socket.create_connection(("127.0.0.1", self.target))
-            except OSError:
-                one.close()
-                continue
-            for s in (one, two):
-                s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._spawn(self._pipe, one, two)
-
-    def _pipe(self, one, two):
-        armed = False
-        try:
-            while not self.stop.is_set():
-                ready = select.select([one, two], [], [], 0.1)[0]
-                if not ready:
-                    continue
-                for s in ready:
-                    data = s.recv(1 << 20)
-                    if not data:
-                        return
-                    if s is one:
-                        if self.cut_after and self.cut_after in data:
-                            armed, self.cut_after = True, None
-                        if self.delay_s:
-                            self.stop.wait(self.delay_s)
-                        two.sendall(data)
-                    elif armed:
-                        # it has committed: that is what it is saying
-                        self.cuts += 1
-                        return
-                    else:
-                        one.sendall(data)
-        except OSError:
-            pass
-        finally:
-            one.close()
-            two.close()
-
-    def close(self):
-        self.stop.set()
-        for t in self.threads:
-            t.join(10)
-        self.listener.close()
-        self.port.give()
 
 
 @pytest.fixture

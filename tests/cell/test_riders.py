@@ -1,54 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `kv` and `timers` of POST /api/v1/transaction: with the rest or not."""
-import base64
-import random
 import threading
-import time
 
 import pytest
 
 from queenlib import wait_until
+from riderkit import absent, cancel, put, rejected, schedule, timers, values
 from test_transaction import TXN, ack, committed, count, fill, pop, push, txn
-
-DAY_MS = 86400 * 1000
-
-
-def put(key="k", value=1, **more):
-    return {"op": "put", "ns": "n", "key": key, "value": value,
-            "forever": True, **more}
-
-
-def absent(key="k", value=1, **more):
-    return put(key, value, op="putIfAbsent", **more)
-
-
-def schedule(key="t", delay_ms=DAY_MS, queue="later", txn=None, payload=b"1"):
-    return {"op": "schedule", "queue": queue, "timerKey": key,
-            "delayMs": delay_ms, "txn": txn or "x-" + key,
-            "payload": base64.b64encode(payload).decode()}
-
-
-def cancel(key="t", queue="later"):
-    return {"op": "cancel", "queue": queue, "timerKey": key}
-
-
-def values(db):
-    return dict(db.rows("select key, value from queen.kv"
-                        " where namespace = 'n'"))
-
-
-def timers(db):
-    return [r[0] for r in db.rows("select timer_key from queen.timers"
-                                  " order by 1")]
-
-
-def rejected(reply, status, reason, error):
-    assert reply.status == status, reply
-    assert list(reply.body) == ["transactionId", "success", "reason", "error",
-                                "results"]
-    assert (reply.body["success"], reply.body["reason"],
-            reply.body["results"]) == (False, reason, [])
-    assert reply.body["error"] == error
 
 
 def untouched(db):
@@ -190,77 +148,6 @@ def test_edge_refusals_in_the_envelope(cell, db, ready, more, status, reason,
 def test_a_timer_of_a_bundle_fires_soon(cell):
     txn(cell, kv=[put()], timers=[schedule(delay_ms=50)])
     assert pop(cell, "later")[0]["transactionId"] == "x-t"
-
-
-def bundle(rng, who, n):
-    """Random riders and pushes; all of them or none."""
-    ops = [push("q%d" % rng.randrange(3), partition=str(rng.randrange(3)),
-                txn="%d-%d-%d" % (who, n, i))
-           for i in range(rng.randrange(3))]
-    keys = rng.sample(["a", "b", "c", "d"], rng.randrange(1, 4))
-    kv = [{"op": "incr", "ns": "n", "key": k, "delta": 1, "forever": True}
-          for k in keys]
-    mark = "m-%d-%d" % (who, n)
-    kv.append(put(mark, len(ops)))
-    if rng.random() < 0.3:
-        kv.append(absent("gate%d" % rng.randrange(4), 1, required=True))
-    rng.shuffle(kv)
-    names = rng.sample(["t0", "t1", "t2", "t3"], rng.randrange(3))
-    ts = [cancel(k) if rng.random() < 0.4 else schedule(k) for k in names]
-    ts.append(schedule(mark))
-    rng.shuffle(ts)
-    return keys, mark, {"operations": ops, "kv": kv, "timers": ts}
-
-
-def churn(cell, seconds, seed):
-    """What 16 connections committed: mark -> (keys, pushes)."""
-    done, faults, lock = {}, [], threading.Lock()
-    end = time.monotonic() + seconds
-
-    def run(who):
-        rng, n = random.Random(seed * 100 + who), 0
-        while time.monotonic() < end:
-            keys, mark, body = bundle(rng, who, n)
-            n += 1
-            reply = cell.post(TXN, body)
-            with lock:
-                if reply.status != 200 or not (
-                        reply.body["success"] or
-                        reply.body["reason"] == "kv_precondition"):
-                    faults.append(reply)
-                elif reply.body["success"]:
-                    done[mark] = (keys, len(body["operations"]))
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(16)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not faults, faults[:3]
-    return done
-
-
-def check_churn(cell, db, seconds):
-    done = churn(cell, seconds, 1)
-    found = values(db)
-    marks = {k: v for k, v in found.items() if k.startswith("m-")}
-    assert marks == {m: n for m, (_, n) in done.items()}
-    for key in "abcd":
-        assert found.get(key, 0) == sum(key in k for k, _ in done.values())
-    assert {t for t in timers(db) if t.startswith("m-")} == set(done)
-    assert sum(count(db, "q%d" % i) for i in range(3)) == sum(marks.values())
-    assert len(done) > 50
-    assert db.value("select deadlocks from pg_stat_database where datname ="
-                    " current_database()") == 0
-
-
-def test_random_bundles_all_or_nothing(cell, db):
-    check_churn(cell, db, 6)
-
-
-@pytest.mark.soak
-def test_random_bundles_for_a_minute(cell, db):
-    check_churn(cell, db, 60)
 
 
 @pytest.mark.parametrize("whom", ["queend", "backend"])
