@@ -10,6 +10,7 @@ connect   connect(db) -> an autocommit connection, closed at the end
 cell      a running queend on db (Cell); marker cellenv(NAME="value") adds
           environment
 cells     cells(n, **env) -> n running queends on db, one per instance
+pair      two of them
 new_cell  new_cell(**env) -> a queend not yet started
 ctl, alone, stub  queenctl in three surroundings (ctlkit.py)
 no_last_cell  queenctl remembers no private cell; one test at a time has it
@@ -155,6 +156,11 @@ def cells(new_cell):
     def start(n, **env):
         return [new_cell(**env).start() for _ in range(n)]
     return start
+
+
+@pytest.fixture
+def pair(cells):
+    return cells(2)
 
 
 # Tails of the logs of a failed test

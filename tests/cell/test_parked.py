@@ -5,46 +5,8 @@ import time
 
 import pytest
 
+from popkit import Popper, parked, wait_parked
 from queenlib import wait_until
-
-
-class Popper(threading.Thread):
-    """One pop in the background; .join() gives (messages, seconds)."""
-
-    def __init__(self, cell, *args, **kw):
-        super().__init__()
-        self.cell, self.args, self.kw = cell, args, kw
-        self.kw.setdefault("wait", True)
-        self.kw.setdefault("wait_ms", 15000)
-        self.got = self.error = None
-        self.start()
-
-    def run(self):
-        start = time.monotonic()
-        try:
-            self.got = self.cell.pop(*self.args, timeout=60, **self.kw)
-        except BaseException as e:
-            self.error = e
-        self.took = time.monotonic() - start
-
-    def result(self):
-        self.join(60)
-        assert not self.is_alive()
-        if self.error:
-            raise self.error
-        return [m["data"] for m in self.got]
-
-
-def parked(cell):
-    """Connections whose request hangs, whatever it waits for."""
-    text = cell.get("/metrics/prometheus").body
-    text = text.decode() if isinstance(text, bytes) else text
-    line = [x for x in text.splitlines() if x.startswith("queen_parked_pops ")]
-    return int(float(line[0].split()[-1]))
-
-
-def wait_parked(cell, n):
-    wait_until(lambda: parked(cell) == n, what="%d parked pops" % n)
 
 
 def test_push_wakes_a_parked_pop_at_once(cell):

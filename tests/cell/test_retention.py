@@ -154,3 +154,24 @@ def test_a_stopped_holder_is_taken_over(new_cell, db, connect):
                what="the warning of the old holder")
     wait_cycles(db)
     assert a.push("q", [2])[0]["status"] == "queued"
+
+
+def test_retention_goes_on_when_its_holder_stands_still(cells, db):
+    """A claim that ran out is taken over; the old holder's word is void."""
+    a, b = cells(2, RETENTION_INTERVAL=1000)
+    wait_until(lambda: db.value("select count(*) from queen.claims"
+                                " where task = 'retention' and runs > 0"))
+    # somebody took it and stopped: no one may run before its lease is over
+    db.rows("update queen.claims set holder = 'elsewhere', fence = fence + 1,"
+            " lease_until = clock_timestamp() + interval '3 s',"
+            " next_due_at = clock_timestamp() where task = 'retention'")
+    fence, runs = db.row("select fence, runs from queen.claims"
+                         " where task = 'retention'")
+    start = time.monotonic()
+    wait_until(lambda: db.value("select runs from queen.claims where task ="
+                                " 'retention'") > runs)
+    assert time.monotonic() - start > 2
+    assert db.value("select fence from queen.claims"
+                    " where task = 'retention'") > fence
+    assert db.value("select queen.claim_give_v1('retention', %s, true)"
+                    % fence) in (False, None)
