@@ -1,12 +1,23 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- The end of a tenant: everything it stored, in bounded steps.
 --
---   tenant_purge_v1(...)   one step; the caller repeats it until it is done
+--   tenant_purge_v1(...)       one step; the caller repeats it until it is done
+--   tenant_purge_pass_v1(...)  the same, adding up what the steps before it did
 --
--- Writes every table with rows of a tenant.  Lock order: the queue's row,
--- partition heads ascending, then what hangs off them.  It is not a lock on
--- the tenant: stop its traffic first.  A table with a column `tenant` that is not
+-- Writes every table with rows of a tenant.  Lock order: timers, the queue's
+-- row, partition heads ascending, then what hangs off them; all of them skip
+-- what others hold, and a later step takes it.  It is not a lock on the
+-- tenant: stop its traffic first.  A table with a column `tenant` that is not
 -- named here makes the step fail, so that none is ever forgotten.
+
+-- Only the purge looks for rows by these.  Expressions, because no other query
+-- may walk a whole history by them for want of a better plan.
+create index if not exists queue_minutes_purge on queen.queue_minutes ((queue_id + 0));
+create index if not exists retention_log_purge on queen.retention_log ((queue_id + 0));
+create index if not exists repairs_purge on queen.repairs ((queue_id + 0));
+create index if not exists traces_purge on queen.traces ((tenant::text));
+create index if not exists groups_purge on queen.groups (queue_id) where deleted_at is not null;
+create index if not exists queues_purge on queen.queues (tenant, id) where deleted_at is not null;
 
 -- Raises 0A000 when a table holds rows of tenants that the purge does not know.
 create or replace function queen.tenant_coverage()
@@ -28,134 +39,287 @@ begin
 	end if;
 end $$;
 
--- One bounded step on one queue, which goes last.  Returns rows removed.
--- Locks its row, then the heads of up to 500 of its partitions.
-create or replace function queen.tenant_queue_step(p_queue bigint, p_limit int)
-returns int language plpgsql volatile as $$
+-- Rows removed by table: none yet.
+create or replace function queen.tenant_counts()
+returns jsonb language sql immutable as $$
+	select jsonb_object_agg('queen.' || t, 0)
+	from unnest(array['timers', 'segments', 'segment_ids', 'lease_sets',
+		'consumers', 'partition_heads', 'partitions', 'dead_letters',
+		'queue_minutes', 'retention_log', 'repairs', 'groups', 'queues',
+		'trace_names', 'traces', 'kv', 'kv_usage', 'kv_quota']) t
+$$;
+
+-- p_rows with p_n more of p_table.
+create or replace function queen.tenant_count(p_rows jsonb, p_table text, p_n bigint)
+returns jsonb language sql immutable as $$
+	select jsonb_set(p_rows, array['queen.' || p_table],
+		to_jsonb((p_rows->>('queen.' || p_table))::bigint + p_n), false)
+$$;
+
+-- One batch of partitions of a deleted queue, with what hangs off them.  They go
+-- when nothing of theirs is left.  p_left is the budget of rows.
+create or replace function queen.tenant_parts_step(p_queue bigint,
+	inout p_rows jsonb, inout p_left int)
+language plpgsql volatile as $$
 declare
-	l_part bigint[]; n int; total int := 0;
+	l_part bigint[]; n int;
 begin
-	perform q.id from queen.queues q where q.id = p_queue for update;
-	select array_agg(p.id order by p.id) into l_part
-	from (select p.id from queen.partitions p where p.queue_id = p_queue
-		order by p.id limit 500) p;
-	if l_part is not null then
-		perform h.id from queen.partition_heads h
-		where h.id = any (l_part) order by h.id for update;
-		delete from queen.segments s where s.ctid = any (array(
-			select d.ctid from queen.segments d
-			where d.partition_id = any (l_part) limit p_limit));
-		get diagnostics n = row_count;
-		if n < p_limit then
-			delete from queen.segment_ids s where s.ctid = any (array(
-				select d.ctid from queen.segment_ids d
-				where d.partition_id = any (l_part) limit p_limit - n));
-			get diagnostics total = row_count;
-			total := total + n;
-			if total < p_limit then
-				perform queen.partitions_drop(l_part);
-				total := total + cardinality(l_part);
-			end if;
-			return total;
-		end if;
-		return n;
+	select array_agg(x.id) into l_part
+	from (select h.id from queen.partition_heads h
+		where h.id = any (array(select p.id from queen.partitions p
+			where p.queue_id = p_queue order by p.id limit 500))
+		order by h.id for update skip locked) x;
+	delete from queen.segments s where s.ctid = any (array(
+		select d.ctid from queen.segments d
+		where d.partition_id = any (l_part) limit p_left));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'segments', n);
+	p_left := p_left - n;
+	delete from queen.segment_ids s where s.ctid = any (array(
+		select d.ctid from queen.segment_ids d
+		where d.partition_id = any (l_part) limit p_left));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'segment_ids', n);
+	p_left := p_left - n;
+	delete from queen.lease_sets s where s.ctid = any (array(
+		select d.ctid from queen.lease_sets d
+		where d.lease_at = any (l_part) limit p_left
+		for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'lease_sets', n);
+	p_left := p_left - n;
+	delete from queen.consumers s where s.ctid = any (array(
+		select d.ctid from queen.consumers d
+		where d.partition_id = any (l_part) limit p_left
+		for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'consumers', n);
+	p_left := p_left - n;
+	if p_left = 0 or exists (select from queen.consumers c
+			where c.partition_id = any (l_part))
+			or exists (select from queen.lease_sets l
+			where l.lease_at = any (l_part)) then
+		return;
 	end if;
-	delete from queen.dead_letters d where d.ctid = any (array(
-		select x.ctid from queen.dead_letters x
-		where x.queue_id = p_queue limit p_limit));
-	get diagnostics total = row_count;
-	if total < p_limit then
-		delete from queen.lease_sets l using queen.groups g
-		where g.queue_id = p_queue and l.lease_group = g.id;
-		delete from queen.groups g where g.queue_id = p_queue;
-		delete from queen.repairs r where r.queue_id = p_queue;
-		delete from queen.queue_minutes m where m.queue_id = p_queue;
-		delete from queen.retention_log l where l.queue_id = p_queue;
-		delete from queen.queues q where q.id = p_queue;
-		total := total + 1;
-	end if;
-	return total;
+	delete from queen.partition_heads h where h.id = any (l_part);
+	delete from queen.partitions p where p.id = any (l_part);
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(queen.tenant_count(p_rows,
+		'partition_heads', n), 'partitions', n);
+	p_left := greatest(p_left - n, 0);
 end $$;
 
--- Rows of a tenant outside its queues, at most p_limit of a kind.
-create or replace function queen.tenant_sweep(p_tenant uuid, p_limit int)
-returns int language plpgsql volatile as $$
+-- What else hangs off a queue without partitions, then the queue itself.
+create or replace function queen.tenant_queue_step(p_queue bigint,
+	inout p_rows jsonb, inout p_left int)
+language plpgsql volatile as $$
 declare
-	n int; total int := 0;
+	n int;
+begin
+	delete from queen.dead_letters d where d.ctid = any (array(
+		select x.ctid from queen.dead_letters x
+		where x.queue_id = p_queue limit p_left for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'dead_letters', n);
+	p_left := p_left - n;
+	delete from queen.queue_minutes m where m.ctid = any (array(
+		select x.ctid from queen.queue_minutes x
+		where x.queue_id + 0 = p_queue limit p_left for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'queue_minutes', n);
+	p_left := p_left - n;
+	delete from queen.retention_log l where l.ctid = any (array(
+		select x.ctid from queen.retention_log x
+		where x.queue_id + 0 = p_queue limit p_left for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'retention_log', n);
+	p_left := p_left - n;
+	delete from queen.repairs r where r.ctid = any (array(
+		select x.ctid from queen.repairs x
+		where x.queue_id + 0 = p_queue limit p_left for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'repairs', n);
+	p_left := p_left - n;
+	update queen.groups g set deleted_at = clock_timestamp()
+	where g.queue_id = p_queue and g.deleted_at is null;
+	delete from queen.groups g where g.ctid = any (array(
+		select x.ctid from queen.groups x
+		where x.queue_id = p_queue and x.deleted_at is not null
+		limit p_left for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'groups', n);
+	p_left := p_left - n;
+	if p_left > 0 and not exists (select from queen.groups g
+			where g.queue_id = p_queue and g.deleted_at is not null)
+			and not exists (select from queen.dead_letters d
+			where d.queue_id = p_queue) then
+		delete from queen.queues q where q.id = p_queue;
+		p_rows := queen.tenant_count(p_rows, 'queues', 1);
+		p_left := p_left - 1;
+	end if;
+end $$;
+
+-- Up to p_max queues that are marked as deleted.  A queue is given up for this
+-- step when nothing of it could be removed: somebody holds the rest.
+create or replace function queen.tenant_queues_step(p_tenant uuid, p_max int,
+	inout p_rows jsonb, inout p_left int)
+language plpgsql volatile as $$
+declare
+	l_queue bigint; l_after bigint := 0; l_before int; l_deleted int := 0;
+begin
+	while l_deleted < p_max and p_left > 0 loop
+		select q.id into l_queue from queen.queues q
+		where q.tenant = p_tenant and q.deleted_at is not null
+			and q.id > l_after
+		order by q.id limit 1 for update skip locked;
+		exit when not found;
+		l_before := p_left;
+		if exists (select from queen.partitions p
+				where p.queue_id = l_queue) then
+			select s.p_rows, s.p_left into p_rows, p_left
+			from queen.tenant_parts_step(l_queue, p_rows, p_left) s;
+		else
+			select s.p_rows, s.p_left into p_rows, p_left
+			from queen.tenant_queue_step(l_queue, p_rows, p_left) s;
+			l_deleted := l_deleted + (not exists (select
+				from queen.queues q where q.id = l_queue))::int;
+		end if;
+		if p_left = l_before then
+			l_after := l_queue;
+		end if;
+	end loop;
+end $$;
+
+-- Rows of a tenant outside its queues.
+create or replace function queen.tenant_sweep(p_tenant uuid,
+	inout p_rows jsonb, inout p_left int)
+language plpgsql volatile as $$
+declare
+	n int;
 begin
 	delete from queen.trace_names t where t.ctid = any (array(
 		select x.ctid from queen.trace_names x
-		where x.tenant = p_tenant limit p_limit));
-	get diagnostics total = row_count;
+		where x.tenant = p_tenant limit p_left for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'trace_names', n);
+	p_left := p_left - n;
 	delete from queen.traces t where t.ctid = any (array(
 		select x.ctid from queen.traces x
-		where x.tenant = p_tenant limit p_limit));
+		where x.tenant::text = p_tenant::text limit p_left
+		for update skip locked));
 	get diagnostics n = row_count;
-	total := total + n;
+	p_rows := queen.tenant_count(p_rows, 'traces', n);
+	p_left := p_left - n;
 	delete from queen.kv k where k.ctid = any (array(
 		select x.ctid from queen.kv x
-		where x.tenant = p_tenant limit p_limit));
+		where x.tenant = p_tenant limit p_left for update skip locked));
 	get diagnostics n = row_count;
-	total := total + n;
+	p_rows := queen.tenant_count(p_rows, 'kv', n);
+	p_left := p_left - n;
 	delete from queen.kv_usage u where u.tenant = p_tenant;
 	get diagnostics n = row_count;
-	total := total + n;
+	p_rows := queen.tenant_count(p_rows, 'kv_usage', n);
+	p_left := greatest(p_left - n, 0);
 	delete from queen.kv_quota u where u.tenant = p_tenant;
 	get diagnostics n = row_count;
-	return total + n;
+	p_rows := queen.tenant_count(p_rows, 'kv_quota', n);
+	p_left := greatest(p_left - n, 0);
 end $$;
 
+-- Queues of a tenant, those already marked as deleted among them.
+create or replace function queen.tenant_queues(p_tenant uuid)
+returns bigint language sql stable as $$
+	select (select count(*) from queen.queues q
+			where q.tenant = p_tenant and q.deleted_at is not null)
+		+ (select count(*) from queen.queues q
+			where q.tenant = p_tenant and q.deleted_at is null)
+$$;
+
+-- Is there a row with this tenant in it, outside its queues?
+create or replace function queen.tenant_remains(p_tenant uuid)
+returns boolean language sql stable as $$
+	select exists (select from queen.timers t where t.tenant = p_tenant)
+		or exists (select from queen.trace_names n where n.tenant = p_tenant)
+		or exists (select from queen.traces t
+			where t.tenant::text = p_tenant::text)
+		or exists (select from queen.kv k where k.tenant = p_tenant)
+		or exists (select from queen.kv_usage u where u.tenant = p_tenant)
+		or exists (select from queen.kv_quota u where u.tenant = p_tenant)
+$$;
+
 -- One step: timers first (one that fires makes its queue again), then up to
--- p_max_queues queues, then the rest; at most about p_max_rows rows.  Answers
--- {tenant, done, phase, queues: {deleted, remaining}, rows}; phase is where it
--- stopped: timers, queue-residue, queues, sweep or complete.  done only when a
--- step found nothing.  22023: no tenant, a bound below 1, or the default tenant
--- without p_allow_default.
+-- p_max_queues queues, then the rest; about p_max_rows rows in all.  Answers
+-- {tenant, done, phase, queues: {deleted, remaining}, rows: {TABLE: n, ...}};
+-- phase is where it stopped: timers, queue-residue, queues, sweep or complete.
+-- done only when a step found nothing.  22023: no tenant, a bound below 1, or
+-- the default tenant without p_allow_default.
 create or replace function queen.tenant_purge_v1(p_tenant uuid,
 	p_max_queues int default 10, p_max_rows int default 20000,
 	p_allow_default boolean default false)
 returns jsonb language plpgsql volatile as $$
 declare
-	l_queue bigint; n int; total int := 0; l_deleted int := 0;
-	l_left bigint; l_phase text := 'queues';
+	l_rows jsonb := queen.tenant_counts(); l_left int := p_max_rows;
+	l_phase text := 'timers'; l_deleted bigint; l_queues bigint; n int;
 begin
 	if (p_max_queues >= 1 and p_max_rows >= 1 and p_tenant is not null)
 			is not true or (p_tenant = '00000000-0000-0000-0000-000000000001'
-			and not p_allow_default) then
+			and p_allow_default is not true) then
 		raise exception 'queen.tenant_purge_v1: no such purge'
 			using errcode = '22023';
 	end if;
 	perform queen.tenant_coverage();
 	delete from queen.timers t where t.ctid = any (array(
 		select x.ctid from queen.timers x where x.tenant = p_tenant
-		limit p_max_rows));
-	get diagnostics total = row_count;
+		limit l_left for update skip locked));
+	get diagnostics n = row_count;
+	l_rows := queen.tenant_count(l_rows, 'timers', n);
+	l_left := l_left - n;
 	-- nothing may be pushed, popped or found from here on
 	update queen.queues q set deleted_at = clock_timestamp(),
 		changed_at = greatest(clock_timestamp(), q.changed_at)
-	where q.tenant = p_tenant and q.deleted_at is null;
-	if total = p_max_rows then
-		l_phase := 'timers';
-	else
-		while l_deleted < p_max_queues and total < p_max_rows loop
-			select q.id into l_queue from queen.queues q
-			where q.tenant = p_tenant order by q.id limit 1;
-			exit when not found;
-			n := queen.tenant_queue_step(l_queue, p_max_rows - total);
-			total := total + n;
-			perform from queen.queues q where q.id = l_queue;
-			l_deleted := l_deleted + (not found)::int;
-		end loop;
+	where q.ctid = any (array(select x.ctid from queen.queues x
+		where x.tenant = p_tenant and x.deleted_at is null
+		limit p_max_rows for update skip locked));
+	if l_left > 0 then
+		select s.p_rows, s.p_left into l_rows, l_left
+		from queen.tenant_queues_step(p_tenant, p_max_queues, l_rows,
+			l_left) s;
+		l_phase := case when l_left > 0 then 'queues'
+			else 'queue-residue' end;
 	end if;
-	select count(*) into l_left from queen.queues q where q.tenant = p_tenant;
-	if l_left = 0 and l_phase = 'queues' and total < p_max_rows then
-		n := queen.tenant_sweep(p_tenant, p_max_rows - total);
-		l_phase := case when n > 0 then 'sweep' else 'complete' end;
-		total := total + n;
-	elsif l_phase = 'queues' and total >= p_max_rows then
+	l_deleted := (l_rows->>'queen.queues')::bigint;
+	l_queues := queen.tenant_queues(p_tenant);
+	if l_queues > 0 and l_phase = 'queues' and l_deleted < p_max_queues then
 		l_phase := 'queue-residue';
+	elsif l_queues = 0 and l_left > 0 then
+		n := l_left;
+		select s.p_rows, s.p_left into l_rows, l_left
+		from queen.tenant_sweep(p_tenant, l_rows, l_left) s;
+		l_phase := case when n > l_left or queen.tenant_remains(p_tenant)
+			then 'sweep' else 'complete' end;
 	end if;
-	return jsonb_build_object('tenant', p_tenant, 'done', total = 0,
-		'phase', l_phase, 'queues', jsonb_build_object('deleted', l_deleted,
-			'remaining', l_left), 'rows', total);
+	return jsonb_build_object('tenant', p_tenant,
+		'done', l_phase = 'complete' and l_left = p_max_rows,
+		'phase', l_phase, 'queues', jsonb_build_object(
+			'deleted', l_deleted, 'remaining', l_queues),
+		'rows', l_rows);
 end $$;
+
+-- One step after p_before, the answer of the one before it (null = none): its
+-- counts are added.  removed is what this step alone removed.
+create or replace function queen.tenant_purge_pass_v1(p_tenant uuid,
+	p_before jsonb, p_allow_default boolean)
+returns table (status int, body text, done boolean, removed bigint)
+language sql volatile as $$
+	select 200, (s.p || jsonb_build_object('rows', m.rows,
+		'queues', jsonb_build_object('deleted', m.rows->'queen.queues',
+			'remaining', s.p->'queues'->'remaining')))::text,
+		(s.p->>'done')::boolean, m.removed
+	from queen.tenant_purge_v1(p_tenant,
+		p_allow_default => p_allow_default) s(p)
+	cross join lateral (
+		select jsonb_object_agg(r.key, r.value::bigint
+				+ coalesce((p_before->'rows'->>r.key)::bigint, 0)) as rows,
+			sum(r.value::bigint)::bigint as removed
+		from jsonb_each_text(s.p->'rows') r) m
+$$;

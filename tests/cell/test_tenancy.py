@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two tenants with the same names never meet; what one names of the other's
-answers like a missing one; a purge leaves no row."""
+answers like a missing one."""
 import pytest
 
 from queenlib import NIL_TENANT, OTHER_TENANT, TENANT
@@ -132,83 +132,3 @@ def test_rows_and_timers_of_two_tenants(cell):
     assert cell.delete("/api/v1/timers/q/t", headers=A).status == 200
     assert not cell.get("/api/v1/timers/q/t", headers=A).body["found"]
     assert cell.get("/api/v1/timers/q/t", headers=B).body["found"]
-
-
-def rows_of(db, tenant):
-    """(table, rows) of every table that has a tenant."""
-    tables = db.rows(
-        "select c.relname from pg_class c join pg_attribute a"
-        " on a.attrelid = c.oid and a.attname = 'tenant'"
-        " where c.relnamespace = 'queen'::regnamespace and c.relkind = 'r'"
-        " order by 1")
-    return {t: db.value("select count(*) from queen.%s where tenant = %%s"
-                        % t, (tenant,)) for t, in tables}
-
-
-def fill(cell, headers):
-    for queue in ("q1", "q2"):
-        cell.push(queue, [{"n": i} for i in range(5)], headers=headers)
-        m, = cell.pop(queue, group="g", subscriptionMode="all", batch=1,
-                      headers=headers)
-        cell.post("/api/v1/traces", {
-            "partitionId": m["partitionId"], "traceNames": ["n"],
-            "transactionId": m["transactionId"], "data": {"text": "x"}},
-            headers=headers)
-        cell.ack([m], group="g", status="dlq", headers=headers)
-    assert cell.post("/api/v1/timers", {"operations": [
-        {"op": "schedule", "queue": "q", "timerKey": "t",
-         "delayMs": 3600000, "txn": "t", "payload": "ImEi"}]},
-        headers=headers).status == 200
-
-
-def test_purge_leaves_no_row(cell, db):
-    tenant = A["x-queen-tenant"]
-    fill(cell, A)
-    fill(cell, B)
-    db.rows("insert into queen.kv (tenant, namespace, key, value, version,"
-            " created_at, updated_at) values (%s, 'n', 'k', '1', 1, now(),"
-            " now())", (tenant,))
-    before = rows_of(db, B["x-queen-tenant"])
-    for _ in range(10):
-        reply = cell.delete("/api/v1/resources/tenant", headers=A)
-        assert reply.status == 200, reply
-        if reply.body["done"]:
-            break
-    assert reply.body["done"] is True and reply.body["phase"] == "complete"
-    assert set(rows_of(db, tenant).values()) == {0}
-    assert rows_of(db, B["x-queen-tenant"]) == before
-    assert db.value("select count(*) from queen.partitions") == 2
-    assert db.value("select count(*) from queen.groups") == 2
-    for table_ in ("segments", "segment_ids", "partition_heads", "consumers",
-                   "dead_letters"):
-        assert db.value(
-            "select count(*) from queen.%s x where not exists (select from"
-            " queen.queues q left join queen.partitions p on p.queue_id ="
-            " q.id where p.id = x.%s)" % (
-                table_, "id" if table_ == "partition_heads"
-                else "partition_id")) == 0, table_
-    # the names are free again
-    cell.push("q1", ["new"], headers=A)
-    assert bodies(cell.pop("q1", subscriptionMode="all", headers=A)) == ["new"]
-
-
-def test_purge_in_small_steps_and_its_guards(cell, db):
-    fill(cell, A)
-    call = "select queen.tenant_purge_v1(%s, 1, 2)"
-    phases = []
-    while not phases or not phases[-1]["done"]:
-        phases.append(db.value(call, (OTHER_TENANT,)))
-        assert len(phases) < 100
-    assert phases[-1]["phase"] == "complete" and len(phases) > 4
-    assert set(rows_of(db, OTHER_TENANT).values()) == {0}
-    reply = cell.delete("/api/v1/resources/tenant")
-    assert (reply.status, reply.body) == (
-        403, {"error": "the default tenant is not purged"})
-    for args in ("null", "'%s'" % TENANT, "'%s', 0" % OTHER_TENANT):
-        with pytest.raises(Exception) as e:
-            db.rows("select queen.tenant_purge_v1(%s)" % args)
-        assert e.value.pgcode == "22023"
-    db.rows("create table queen.forgotten (tenant uuid)")
-    with pytest.raises(Exception) as e:
-        db.rows(call % "'%s'" % OTHER_TENANT)
-    assert e.value.pgcode == "0A000"

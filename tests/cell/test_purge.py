@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end of a tenant: no row of it is left in any table, nothing of another
+is touched, in bounded steps that may be interrupted at any time."""
+import threading
+
+import psycopg2
+import pytest
+
+from queenlib import OTHER_TENANT, TENANT, rows, wait_until
+from sqlkit import Kit, at
+
+PATH = "/api/v1/resources/tenant"
+A = {"x-queen-tenant": OTHER_TENANT}
+B_TENANT = "00000000-0000-0000-0000-0000000000bb"
+B = {"x-queen-tenant": B_TENANT}
+ON = dict(QUEEN_TENANCY_HEADER="true", QUEEN_KV_TRUSTED_PROXY="true",
+          QUEEN_KV_REQUIRE_GRANT="false",
+          # jobs would remove deleted queues beside the purge, uncounted
+          RETENTION_INTERVAL="3600000")
+
+# what has no column of its own for the tenant, and how it is known to belong
+HANGS_OFF = {
+    "partitions": "x.queue_id", "partition_heads": "x.queue_id",
+    "groups": "x.queue_id", "dead_letters": "x.queue_id",
+    "queue_minutes": "x.queue_id", "retention_log": "x.queue_id",
+    "repairs": "x.queue_id",
+    "segments": "(select p.queue_id from queen.partitions p"
+                " where p.id = x.partition_id)",
+    "segment_ids": "(select p.queue_id from queen.partitions p"
+                   " where p.id = x.partition_id)",
+    "consumers": "(select p.queue_id from queen.partitions p"
+                 " where p.id = x.partition_id)",
+    "lease_sets": "(select p.queue_id from queen.partitions p"
+                  " where p.id = x.lease_at)",
+}
+CELL_WIDE = {"cell", "claims", "flags", "instance_minutes", "totals"}
+
+
+def rows_of(db, tenant):
+    """(table, rows) of every table that has a tenant."""
+    tables = db.rows(
+        "select c.relname from pg_class c join pg_attribute a"
+        " on a.attrelid = c.oid and a.attname = 'tenant'"
+        " where c.relnamespace = 'queen'::regnamespace"
+        " and c.relkind in ('r', 'p') order by 1")
+    return {t: db.value("select count(*) from queen.%s where tenant = %%s"
+                        % t, (tenant,)) for t, in tables}
+
+
+def hanging(db):
+    """{table: queue ids} of what hangs off queues."""
+    return {t: {r[0] for r in db.rows("select distinct %s from queen.%s x"
+                                      % (at_, t))}
+            for t, at_ in HANGS_OFF.items()}
+
+
+def fill(cell, headers, queues=("q1", "q2")):
+    """A row in every table that a tenant's requests write."""
+    for queue in queues:
+        for part in ("p1", "p2"):
+            cell.push(queue, [{"n": i} for i in range(5)], partition=part,
+                      headers=headers)
+        found = cell.pop(queue, group="g", subscriptionMode="all", batch=20,
+                         partitions=2, headers=headers)
+        assert {m["partition"] for m in found} == {"p1", "p2"}
+        m = found[0]
+        cell.post("/api/v1/traces", {
+            "partitionId": m["partitionId"], "traceNames": ["n"],
+            "transactionId": m["transactionId"], "data": {"text": "x"}},
+            headers=headers)
+        cell.ack([m], group="g", status="dlq", headers=headers)
+        assert cell.post("/api/v1/consumer-groups/g/queues/%s/seek" % queue,
+                         {"toEnd": True}, headers=headers).status == 200
+    assert cell.post("/api/v1/timers", {"operations": [
+        {"op": "schedule", "queue": "q", "timerKey": "t",
+         "delayMs": 3600000, "txn": "t", "payload": "ImEi"}]},
+        headers=headers).status == 200
+    assert cell.post("/api/v1/kv", {"operations": [
+        {"op": "put", "ns": "n", "key": "k", "value": 1, "forever": True}]},
+        headers=headers).status == 200
+
+
+def fill_by_sql(db, tenant):
+    """The rows that jobs and operators write."""
+    db.rows("insert into queen.kv_quota (tenant) values (%s)", (tenant,))
+    db.rows("insert into queen.kv_usage values (%s, now(), 1, 1, 1, 1)",
+            (tenant,))
+    db.rows("insert into queen.queue_minutes (minute, queue_id) select"
+            " now() - i * interval '1 day', q.id from queen.queues q,"
+            " generate_series(1, 3) i where q.tenant = %s", (tenant,))
+    db.rows("insert into queen.retention_log select now(), q.id, 1,"
+            " 'retention', 1 from queen.queues q where q.tenant = %s",
+            (tenant,))
+
+
+def purge(cell, headers=A, query="", tries=50):
+    """Repeats the request until it is done; all answers."""
+    answers = []
+    while not answers or not answers[-1]["done"]:
+        reply = cell.delete(PATH + query, headers=headers)
+        assert reply.status == 200, reply
+        answers.append(reply.body)
+        assert len(answers) <= tries, answers
+    return answers
+
+
+@pytest.mark.cellenv(**ON)
+def test_no_row_is_left(cell, db):
+    known = set(HANGS_OFF) | CELL_WIDE | set(rows_of(db, TENANT))
+    assert {t for t, in db.rows(
+        "select relname from pg_class where relnamespace ="
+        " 'queen'::regnamespace and relkind in ('r', 'p')")} == known
+    for headers, tenant in ((A, OTHER_TENANT), (B, B_TENANT)):
+        fill(cell, headers)
+        fill_by_sql(db, tenant)
+    assert min(rows_of(db, OTHER_TENANT).values()) > 0
+    mine = {r[0] for r in db.rows("select id from queen.queues where"
+                                  " tenant = %s", (OTHER_TENANT,))}
+    before = hanging(db)
+    for table, ids in before.items():
+        assert ids & mine, table
+    others = rows_of(db, B_TENANT)
+    answer, = purge(cell)
+    assert answer["phase"] == "complete" and answer["tenant"] == OTHER_TENANT
+    assert answer["queues"] == {"deleted": 2, "remaining": 0}
+    assert answer["rows"] == {
+        "queen." + t: n for t, n in dict(
+            timers=1, segments=4, segment_ids=4, lease_sets=2, consumers=4,
+            partition_heads=4, partitions=4, dead_letters=2,
+            queue_minutes=6, retention_log=2, repairs=2, groups=4, queues=2,
+            trace_names=2, traces=2, kv=1, kv_usage=1,
+            kv_quota=1).items()}
+    assert set(rows_of(db, OTHER_TENANT).values()) == {0}
+    assert rows_of(db, B_TENANT) == others
+    for table, ids in hanging(db).items():
+        assert ids == before[table] - mine, table
+    # again there is nothing to do, and the names are free
+    again, = purge(cell)
+    assert set(again["rows"].values()) == {0}
+    cell.push("q1", ["new"], headers=A)
+    assert [m["data"] for m in cell.pop("q1", subscriptionMode="all",
+                                        headers=A)] == ["new"]
+    assert len(cell.pop("q1", group="h", subscriptionMode="all", batch=20,
+                        partitions=2, headers=B)) == 10
+
+
+@pytest.mark.cellenv(**ON)
+def test_the_default_tenant_needs_its_flag(cell, db):
+    fill(cell, {})
+    fill(cell, A)
+    kept = rows_of(db, OTHER_TENANT)
+    for headers in ({}, {"x-queen-tenant": TENANT}):
+        reply = cell.delete(PATH, headers=headers)
+        assert (reply.status, reply.body) == (400, {"error":
+            "no x-queen-tenant header names another tenant: purging the"
+            " default tenant needs allowDefaultTenant=true"})
+    reply = cell.delete(PATH + "?allowDefaultTenant=maybe")
+    assert reply.status == 400
+    assert rows_of(db, TENANT)["queues"] == 2
+    answer, = purge(cell, {}, "?allowDefaultTenant=true")
+    assert answer["queues"]["deleted"] == 2
+    assert set(rows_of(db, TENANT).values()) == {0}
+    assert rows_of(db, OTHER_TENANT) == kept
+
+
+def test_a_server_without_tenants_says_so(cell, db):
+    cell.push("q", [1])
+    reply = cell.delete(PATH, headers=A)
+    assert (reply.status, reply.body) == (400, {"error":
+        "this server reads no x-queen-tenant header: purging the default"
+        " tenant needs allowDefaultTenant=true"})
+    assert db.value("select count(*) from queen.segments") == 1
+
+
+@pytest.mark.cellenv(**ON)
+def test_the_budget_of_a_request(cell, db):
+    """Without time one pass is all; what the passes of a request removed is
+    added up."""
+    many = ["q%d" % i for i in range(25)]
+    for queue in many:
+        cell.push(queue, [1], headers=A)
+    answers = purge(cell, query="?budgetMs=0")
+    assert [a["done"] for a in answers[:3]] == [False] * 3
+    # a pass takes ten queues
+    assert answers[0]["queues"] == {"deleted": 10, "remaining": 15}
+    assert answers[0]["phase"] == "queues"
+    assert [a["queues"]["deleted"] for a in answers] == [10, 10, 5, 0]
+    for queue in many:
+        cell.push(queue, [1], headers=A)
+    answer, = purge(cell)
+    assert answer["queues"] == {"deleted": 25, "remaining": 0}
+    assert answer["rows"]["queen.segments"] == 25
+    for bad in ("-1", "x"):
+        assert cell.delete(PATH + "?budgetMs=" + bad,
+                           headers=A).status == 400
+
+
+@pytest.mark.cellenv(**ON)
+def test_what_others_hold_is_left_for_later(cell, db):
+    """Nobody is waited for, and it is not done before all is gone."""
+    fill(cell, A)
+    conn = db.connect(autocommit=False)
+    part = rows(conn, "select p.id from queen.partitions p join queen.queues"
+                " q on q.id = p.queue_id where q.tenant = %s and q.name ="
+                " 'q1' order by 1", (OTHER_TENANT,))[0][0]
+    rows(conn, "select from queen.partition_heads where id = %s for update",
+         (part,))
+    rows(conn, "select from queen.kv where tenant = %s for update",
+         (OTHER_TENANT,))
+    reply = cell.delete(PATH, headers=A)
+    assert reply.body["done"] is False
+    assert (reply.body["phase"], reply.body["queues"]) == (
+        "queue-residue", {"deleted": 1, "remaining": 1})
+    assert reply.body["rows"]["queen.partitions"] == 3
+    reply = cell.delete(PATH, headers=A)
+    assert reply.body["done"] is False
+    assert set(reply.body["rows"].values()) == {0}
+    conn.commit()
+    rows(conn, "select from queen.kv where tenant = %s for update",
+         (OTHER_TENANT,))
+    reply = cell.delete(PATH, headers=A)
+    assert (reply.body["done"], reply.body["phase"]) == (False, "sweep")
+    assert reply.body["queues"] == {"deleted": 1, "remaining": 0}
+    conn.commit()
+    conn.close()
+    purge(cell)
+    assert set(rows_of(db, OTHER_TENANT).values()) == {0}
+
+
+@pytest.mark.cellenv(**ON)
+def test_the_other_tenant_works_on(cell, db):
+    """While one is purged, each message of the other is pushed, popped and
+    acknowledged once, under the same names."""
+    for queue in ["q%d" % i for i in range(30)]:
+        for part in ("a", "b"):
+            cell.push(queue, [1, 2], partition=part, headers=A)
+    stop, faults, pushed, popped = threading.Event(), [], [], []
+
+    def traffic():
+        n = 0
+        try:
+            while not stop.is_set() or n < 50:
+                n += 1
+                cell.push("q%d" % (n % 30), [n], partition="a", headers=B)
+                pushed.append(n)
+                found = cell.pop("q%d" % (n % 30), group="g", headers=B,
+                                 subscriptionMode="all", wait="false")
+                popped.extend(m["data"] for m in found)
+                if found and not cell.ack(found, group="g",
+                                          headers=B)[0]["success"]:
+                    faults.append(n)
+        except (AssertionError, OSError) as e:
+            faults.append(e)
+
+    thread = threading.Thread(target=traffic)
+    thread.start()
+    try:
+        purge(cell, query="?budgetMs=0")
+    finally:
+        stop.set()
+        thread.join()
+    assert faults == []
+    assert popped == pushed
+    assert set(rows_of(db, OTHER_TENANT).values()) == {0}
+
+
+@pytest.mark.cellenv(**ON)
+def test_a_purge_survives_the_death_of_its_server(cell, db):
+    """Between two passes and in the middle of one."""
+    many = ["m%d" % i for i in range(15)]
+    for queue in many:
+        cell.push(queue, [1], headers=A)
+    fill(cell, A)
+    reply = cell.delete(PATH + "?budgetMs=0", headers=A)
+    assert reply.body["queues"] == {"deleted": 10, "remaining": 7}
+    cell.kill9()
+    cell.start()
+    conn = db.connect(autocommit=False)
+    rows(conn, "lock table queen.kv in access exclusive mode")
+    lost = []
+
+    def ask():
+        try:
+            lost.append(cell.delete(PATH, headers=A))
+        except OSError:
+            pass
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    wait_until(lambda: db.value(
+        "select count(*) from pg_stat_activity where wait_event_type ="
+        " 'Lock' and query like '%%tenant_purge%%'"
+        " and datname = current_database()") == 1)
+    cell.kill9()
+    thread.join()
+    assert lost == []
+    conn.commit()
+    conn.close()
+    cell.start()
+    answer, = purge(cell)
+    assert answer["phase"] == "complete"
+    assert set(rows_of(db, OTHER_TENANT).values()) == {0}
+    assert db.value("select count(*) from queen.segments") == 0
+
+
+# The SQL alone
+
+def test_small_steps_and_guards(db):
+    kit = Kit(db.connect(), OTHER_TENANT)
+    for queue in ("a", "b", "c"):
+        q = kit.queue(queue)
+        for part in kit.parts(q, ["p1", "p2", "p3"]):
+            kit.push(part, 1)
+            kit.push(part, 1)
+    answers = []
+    while not answers or not answers[-1]["done"]:
+        answers.append(kit.value("select queen.tenant_purge_v1(%s, 1, 2)",
+                                 OTHER_TENANT))
+        assert len(answers) < 100
+    # three steps of two for segments, three for ids, then the partitions
+    assert [a["phase"] for a in answers[:6]] == ["queue-residue"] * 6
+    assert answers[-1]["phase"] == "complete"
+    assert sum(a["rows"]["queen.segments"] for a in answers) == 18
+    assert max(a["rows"]["queen.segments"] for a in answers) == 2
+    assert set(rows_of(db, OTHER_TENANT).values()) == {0}
+    for args in ("null", "'%s'" % TENANT, "'%s', 0" % OTHER_TENANT,
+                 "'%s', 1, 0" % OTHER_TENANT, "'%s', null" % OTHER_TENANT,
+                 "'%s', 1, 1, null" % TENANT):
+        with pytest.raises(psycopg2.errors.InvalidParameterValue):
+            kit.rows("select queen.tenant_purge_v1(%s)" % args)
+    assert kit.value("select queen.tenant_purge_v1(%s, 1, 1, true)",
+                     TENANT)["done"] is True
+    kit.rows("create table queen.forgotten (tenant uuid)")
+    with pytest.raises(psycopg2.errors.FeatureNotSupported,
+                       match="queen.forgotten is not covered"):
+        kit.rows("select queen.tenant_purge_v1(%s)", OTHER_TENANT)
+
+
+@pytest.mark.allpg
+def test_a_step_reads_nothing_of_others(db):
+    """Generic plans, and a history of others that is long: a step touches the
+    tenant's own rows."""
+    conn = db.connect()
+    for option in ("plan_cache_mode = force_generic_plan",
+                   "enable_seqscan = off", "enable_bitmapscan = off",
+                   "jit = off"):
+        rows(conn, "set " + option)
+    kit = Kit(conn, OTHER_TENANT)
+    # plans are made while there is next to nothing
+    rows(conn, "select queen.tenant_purge_v1(%s)", (OTHER_TENANT,))
+    kit.push(kit.part(kit.queue("first"), "p"), 1)
+    rows(conn, "select queen.tenant_purge_v1(%s)", (OTHER_TENANT,))
+    other = Kit(conn, B_TENANT)
+    q = other.queue("q")
+    part = other.part(q, "p")
+    group = other.group(q, "g")
+    n = 20000
+    rows(conn, "insert into queen.queue_minutes (minute, queue_id) select"
+         " %s + i * interval '1 minute', %s from generate_series(1, %s) i",
+         (at(0), q, n))
+    rows(conn, "insert into queen.retention_log select %s, %s, %s,"
+         " 'retention', 1 from generate_series(1, %s)", (at(0), q, part, n))
+    rows(conn, "insert into queen.repairs (queue_id, group_id, at) select %s,"
+         " %s, now() from generate_series(1, %s)", (q, group, n))
+    rows(conn, "insert into queen.lease_sets select %s, %s, i, '{}', '{}',"
+         " now() from generate_series(1, %s) i", (part, group, n))
+    rows(conn, "insert into queen.traces (id, tenant, partition_id,"
+         " transaction_id, consumer_group, event_type, data) select"
+         " gen_random_uuid(), %s, %s, 't', 'g', 'e', '{}'"
+         " from generate_series(1, %s)", (B_TENANT, part, n))
+    rows(conn, "insert into queen.queues (tenant, name, deleted_at) select"
+         " %s, 'x' || i, now() from generate_series(1, %s) i", (B_TENANT, n))
+    rows(conn, "insert into queen.groups (queue_id, name, mode, subscribed_at,"
+         " deleted_at) select %s, 'g' || i, 'all', now(), now()"
+         " from generate_series(1, %s) i", (q, n))
+    mine = kit.queue("q")
+    kit.push(kit.part(mine, "p"), 1)
+    kit.group(mine, "g")
+
+    def reads():
+        rows(conn, "select pg_stat_force_next_flush()")
+        return {t: (s, i) for t, s, i in rows(
+            conn, "select relname, seq_tup_read, coalesce(idx_tup_fetch, 0)"
+            " from pg_stat_user_tables where schemaname = 'queen'")}
+
+    before = reads()
+    answer = rows(conn, "select queen.tenant_purge_v1(%s)",
+                  (OTHER_TENANT,))[0][0]
+    assert answer["queues"] == {"deleted": 1, "remaining": 0}
+    rows(conn, "select queen.tenant_purge_v1(%s)", (OTHER_TENANT,))
+    after = reads()
+    for table in before:
+        assert after[table][0] - before[table][0] == 0, table
+        assert after[table][1] - before[table][1] < 100, table
