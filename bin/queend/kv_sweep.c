@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sweep: a step, at once another one while there is a full batch. */
+/*
+ * The sweep: a step, at once another one while there is a full batch.  It is
+ * the first work to be left under pressure.
+ */
 #include "kv_sweep.h"
 
 #include <inttypes.h>
@@ -11,6 +14,7 @@
 #include "log.h"
 #include "loop.h"
 #include "pgpool.h"
+#include "pressure.h"
 #include "settings.h"
 
 enum { SHARDS = 64, ERROR_EVERY_MS = 30000 };
@@ -23,6 +27,7 @@ struct kv_sweep {
 	struct ctx *x;
 	struct loop_timer timer;
 	struct log_sampler errors;
+	bool left; /* for the pressure */
 	int64_t unpruned, lag_ms;
 };
 
@@ -33,6 +38,22 @@ sleep_on(struct kv_sweep *s)
 }
 
 static void step(struct kv_sweep *s);
+
+/* May it run?  Tells once when the answer changes with the pressure. */
+static bool
+may_run(struct kv_sweep *s)
+{
+	bool leave = pressure_now(s->x) >= PRESSURE_SOME;
+
+	if (s->x->stopping || !pgpool_is_up(s->x->pool))
+		return false;
+	if (leave != s->left)
+		log_line(LOG_INFO, "kv",
+			leave ? "sweep suspended" : "sweep resumed",
+			"unpruned=%" PRId64, s->unpruned);
+	s->left = leave;
+	return !leave;
+}
 
 static void
 on_step(void *arg, const PGresult *res, const struct err *e)
@@ -55,10 +76,10 @@ on_step(void *arg, const PGresult *res, const struct err *e)
 		log_line(LOG_DEBUG, "kv", "swept",
 			"deleted=%d unpruned=%" PRId64 " lag_ms=%" PRId64,
 			(int)pgbin_i32(res, 0, 0), s->unpruned, s->lag_ms);
-	if (pgbin_bool(res, 0, 1) || s->x->stopping)
-		sleep_on(s);
-	else
+	if (!pgbin_bool(res, 0, 1) && may_run(s))
 		step(s);
+	else
+		sleep_on(s);
 }
 
 static void
@@ -82,7 +103,7 @@ on_timer(void *arg)
 
 	if (s->x->stopping)
 		return;
-	if (pgpool_is_up(s->x->pool))
+	if (may_run(s))
 		step(s);
 	else
 		sleep_on(s);

@@ -158,7 +158,7 @@ check_rate(struct kvlimit *k, struct kvlimit_tenant *t,
 	int64_t own = writes ? t->writes_ps : t->reads_ps;
 	int64_t rate = writes ? s->kv_write_rate : s->kv_read_rate;
 	int64_t burst = writes ? s->kv_write_burst : s->kv_read_burst;
-	int64_t now_ms = clk_mono_ms();
+	int64_t now_ms = k->now_ms();
 	int wait_s;
 
 	/* work of the message path is not throttled by this bucket */
@@ -274,7 +274,7 @@ kvlimit_stats(const struct kvlimit *k, struct kvlimit_stats *out)
 {
 	*out = k->counts;
 	out->tenants = k->listed;
-	out->age_ms = k->loaded_ms < 0 ? -1 : clk_mono_ms() - k->loaded_ms;
+	out->age_ms = k->loaded_ms < 0 ? -1 : k->now_ms() - k->loaded_ms;
 	out->hot = kvlimit_hot(k);
 }
 
@@ -286,6 +286,7 @@ kvlimit_new(struct ctx *x)
 	if (!k)
 		abort();
 	k->x = x;
+	k->now_ms = clk_mono_ms;
 	k->loaded_ms = -1;
 	kvlimit_load_start(k);
 	return k;

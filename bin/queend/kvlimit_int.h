@@ -23,6 +23,7 @@ struct kvlimit_tenant {
 
 struct kvlimit {
 	struct ctx *x;
+	int64_t (*now_ms)(void);	/* monotonic; a test moves it */
 	struct map tenants;
 	struct kvmeter_bucket cell;
 	int64_t lane_failures;		/* in a row */

@@ -12,13 +12,13 @@
 #include "ctx.h"
 #include "err.h"
 #include "pgpool.h"
+#include "pressure.h"
 #include "settings.h"
 
 enum {
 	HOT_EVERY_MS = 30000,
 	PROBE_MS = 1000,
 	ERROR_EVERY_MS = 30000,
-	PRESSURE = 4, /* calls waiting per connection */
 };
 
 static const struct pgstmt STMT_REFRESH = { "kv_quota_refresh",
@@ -136,7 +136,7 @@ on_refreshed(void *arg, const PGresult *res, const struct err *e)
 		take_tenant(k, res, i);
 	while ((t = map_next(&k->tenants, &at)) != NULL)
 		forget(k, t);
-	k->loaded_ms = clk_mono_ms();
+	k->loaded_ms = k->now_ms();
 }
 
 static void
@@ -191,13 +191,11 @@ on_usage(void *arg)
 {
 	struct kvlimit *k = arg;
 	const struct settings *s = k->x->conf;
-	struct pgpool_stats ps;
 	struct pgargs a;
 
 	if (k->x->stopping)
 		return;
-	pgpool_stats(k->x->pool, &ps);
-	if (ps.up == 0 || ps.waiting > ps.size * PRESSURE) {
+	if (pressure_now(k->x) >= PRESSURE_HIGH) {
 		loop_timer_start(&k->usage, hot_every_ms(k));
 		return;
 	}

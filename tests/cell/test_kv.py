@@ -1,69 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Key/value state over HTTP: operations, lifetimes, versions, refusals."""
 import json
-import re
 import threading
-import urllib.parse
 
 import pytest
 
+from kvkit import TIME, Kv, kill, kv, path, reason  # noqa: F401
 from queenlib import rows, wait_until
-
-TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z\Z")
-
-
-class Kv:
-    def __init__(self, cell):
-        self.cell = cell
-
-    def post(self, ops, status=200):
-        reply = self.cell.post("/api/v1/kv", ops)
-        assert reply.status == status, reply.body
-        return reply.body
-
-    def ops(self, *ops):
-        """Results of operations in namespace n unless they say."""
-        body = self.post({"operations": [dict({"ns": "n"}, **o)
-                                         for o in ops]})
-        assert set(body) == {"results"}, body
-        assert [r["index"] for r in body["results"]] == \
-            list(range(len(ops)))
-        return body["results"]
-
-    def one(self, op, key, **fields):
-        return self.ops(dict(fields, op=op, key=key))[0]
-
-    def put(self, key, value, **fields):
-        if "ttlSeconds" not in fields:
-            fields["forever"] = True
-        return self.one("put", key, value=value, **fields)
-
-    def bad(self, *ops, status=400):
-        """(error, reason) of a refused call."""
-        body = self.post({"operations": [dict({"ns": "n"}, **o)
-                                         for o in ops]}, status)
-        assert set(body) <= {"error", "reason", "detail"}, body
-        return body["error"], body["reason"]
-
-
-@pytest.fixture
-def kv(cell):
-    return Kv(cell)
-
-
-def path(key, ns="n"):
-    return "/api/v1/kv/%s/%s" % (ns, urllib.parse.quote(key))
-
-
-def kill(db, key):
-    """The row is dead from now on, and stays."""
-    db.rows("update queen.kv set expires_at = clock_timestamp()"
-            " - interval '1 hour' where key = %s", (key,))
-
-
-def reason(name):
-    return ("kv_bad_request", name)
-
 
 # Operations
 
