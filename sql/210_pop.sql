@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Pop: leases what partitions hold for groups, or takes it (autoAck).
 --
--- pop_v1; inside: pop_create.
+-- pop_v2, pop_v1; inside: pop_create.
 --
 -- Writes consumers, lease_sets.  Waits for nobody: consumer rows are locked
 -- with skip locked, missing ones are made under try-locks; every creator of
@@ -15,14 +15,15 @@
 -- Requests r_*: lease number, lease seconds (<= 0: the queue's), budget in
 -- messages, width in partitions (<= 0: no cap), autoAck.  Candidates c_*: request
 -- (1-based), partition, group, in the order wanted; a (group, partition) at
--- most once per call.  p_keys: the key ids the caller can open.
+-- most once per call.  p_keys: the key ids the caller can open; p_opens: it does so
+-- before it commits, else autoAck takes nothing sealed.
 -- Verdicts: 0 took (a row per segment slice; the first of a candidate has span),
--- 1 leased (until), 2 hidden (until), 3 locked, 4 blocked, 5 empty, 6 gone.  No row:
--- budget, width or the 16 MiB of a request did not reach it.
-create or replace function queen.pop_v1(p_tenant uuid, r_no bigint[],
+-- 1 leased (until), 2 hidden (until), 3 locked, 4 blocked (base and key_id of what
+-- does), 5 empty, 6 gone.  No row: budget, width or 16 MiB did not reach it.
+create or replace function queen.pop_v2(p_tenant uuid, r_no bigint[],
 	r_secs int[], r_budget int[], r_width int[], r_auto boolean[],
 	c_req int[], c_part bigint[], c_group bigint[], p_keys smallint[],
-	p_now timestamptz default null)
+	p_opens boolean, p_now timestamptz default null)
 returns table (req int, cand int, verdict int, until timestamptz,
 	lease_at bigint, lease_group bigint, base bigint, skip int, take int,
 	at timestamptz, last bigint, attempt int, span bigint,
@@ -38,7 +39,7 @@ begin
 			and n_req = cardinality(r_secs) and n_req = cardinality(r_budget)
 			and n_req = cardinality(r_width)
 			and n_req = cardinality(r_auto)) is not true then
-		raise exception 'queen.pop_v1: arrays differ in length'
+		raise exception 'queen.pop_v2: arrays differ in length'
 			using errcode = '22023';
 	end if;
 	select count(*) into n_there
@@ -117,8 +118,8 @@ begin
 			s.raw_bytes, s.key_id, s.blob,	-- a large blob is a pointer here
 			sum(s.raw_bytes) over (partition by w.req
 				order by w.ord, s.base_offset) raw,
-			bool_or(s.key_id is not null
-					and (s.key_id = any (p_keys)) is not true)
+			bool_or(s.key_id is not null and (s.key_id = any (p_keys)
+					and (p_opens or not r_auto[w.req])) is not true)
 				over (partition by w.req, w.ord
 				order by s.base_offset) shut
 		from (select w.*, case when w.conf then w.vis else w.frm end lo,
@@ -178,14 +179,14 @@ begin
 	)
 	select s.req, s.ord, case when s.shut then 4 when u.ord is null then 3
 			else 0 end, null::timestamptz, u.lease_at, u.lease_group,
-		case when u.ord is not null then s.base_offset end,
+		case when u.ord is not null or s.shut then s.base_offset end,
 		case when u.ord is not null then (s.slo - s.base_offset)::int end,
 		case when u.ord is not null then (s.hi - s.slo + 1)::int end,
 		case when u.ord is not null then s.created_at end, s.last,
 		case when u.auto then 1 else u.attempts end,
 		case when s.slo = s.lo then u.hi - s.done end, u.expires_at,
 		case when u.ord is not null then s.raw_bytes end,
-		case when u.ord is not null then s.key_id end,
+		case when u.ord is not null or s.shut then s.key_id end,
 		case when u.ord is not null then s.blob end
 	from s full join u on u.ord = s.ord	-- full: never a loop over both
 	where s.fits and u.ord is not null
@@ -216,7 +217,22 @@ begin
 	order by 1, 2, 7;
 end $$;
 
--- Inside pop_v1: the newest offset of p_lo .. p_hi stamped p_cut or before, p_lo - 1
+-- The same of a caller that says nothing about when it opens: autoAck takes what is
+-- sealed too.
+create or replace function queen.pop_v1(p_tenant uuid, r_no bigint[],
+	r_secs int[], r_budget int[], r_width int[], r_auto boolean[],
+	c_req int[], c_part bigint[], c_group bigint[], p_keys smallint[],
+	p_now timestamptz default null)
+returns table (req int, cand int, verdict int, until timestamptz,
+	lease_at bigint, lease_group bigint, base bigint, skip int, take int,
+	at timestamptz, last bigint, attempt int, span bigint,
+	expires_at timestamptz, raw_bytes int, key_id smallint, blob bytea)
+language sql volatile as $$
+	select * from queen.pop_v2(p_tenant, r_no, r_secs, r_budget, r_width,
+		r_auto, c_req, c_part, c_group, p_keys, true, p_now);
+$$;
+
+-- Inside pop_v2: the newest offset of p_lo .. p_hi stamped p_cut or before, p_lo - 1
 -- when there is none; p_old and p_new are the stamps of both ends.
 create or replace function queen.pop_visible(p_part bigint, p_lo bigint,
 	p_hi bigint, p_old timestamptz, p_new timestamptz, p_cut timestamptz)
@@ -229,7 +245,7 @@ begin
 			p_cut + interval '1 us') end;
 end $$;
 
--- Inside pop_v1: makes the consumer rows that are missing, at the group's start, at
+-- Inside pop_v2: makes the consumer rows that are missing, at the group's start, at
 -- most 1000.  Where another session is at it, nothing happens.
 create or replace function queen.pop_create(p_tenant uuid, c_part bigint[],
 	c_group bigint[])

@@ -151,6 +151,7 @@ begin
 		'workers', queen.status_workers(at),
 		'errors', json_build_object('dbErrors', e.errors,
 			'ackFailed', r.failed, 'dlqMessages', r.dead),
+		'blocked', queen.status_blocked(ids, at),
 		'statsAge', 0)::text;
 end $$;
 
@@ -171,6 +172,19 @@ returns json language sql stable as $$
 		order by q.name), '[]')
 	from queen.cell c cross join unnest(p_queue) u(id)
 	join queen.queues q on q.id = u.id
+$$;
+
+-- Internal: what of these queues is not delivered, for it cannot be opened.
+create or replace function queen.status_blocked(
+	p_queue bigint[], p_at timestamptz)
+returns json language sql volatile as $$
+	select coalesce(json_agg(json_build_object('queue', b.queue,
+		'partition', b.partition, 'offset', b.off, 'keyId', b.key_id,
+		'reason', case when b.damaged then 'damaged' else 'no_key' end,
+		'hostname', b.instance, 'seenAt', queen.iso_ms_v1(b.seen_at))
+		order by b.queue, b.queue_id, b.key_id), '[]')
+	from queen.seal_blocks_v1(null, p_at) b
+	where b.queue_id = any (p_queue)
 $$;
 
 -- Internal: instances with a row in the last two minutes.

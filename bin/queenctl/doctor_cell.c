@@ -192,6 +192,39 @@ check_dead(struct doctor *d)
 	PQclear(r);
 }
 
+/* What no consumer gets until somebody does something about it. */
+static void
+check_sealed(struct doctor *d)
+{
+	PGresult *r = doctor_ask(d, "the sealed messages",
+		"select queue, partition, key_id, off, damaged, off + 1 "
+		"from queen.seal_blocks_v1(null)",
+		NULL);
+	char fix[400];
+
+	for (int i = 0; r && i < PQntuples(r); i++) {
+		const char *queue = PQgetvalue(r, i, 0);
+		const char *part = PQgetvalue(r, i, 1);
+		bool damaged = strcmp(PQgetvalue(r, i, 4), "t") == 0;
+
+		snprintf(fix, sizeof(fix),
+			"%s, or step over it: queenctl partition seek %.80s "
+			"%.80s --cg GROUP --to offset:%.20s",
+			damaged ? "restore it from a backup"
+				: "name that key in QUEEN_ENCRYPTION_OLD_KEYS "
+				  "of every queend",
+			queue, part, PQgetvalue(r, i, 5));
+		doctor_find(d, DOCTOR_ERROR, fix,
+			"queue %.80s, partition %.80s: the message at offset "
+			"%s is sealed with key id %s, %s; consumers do not "
+			"get past it",
+			queue, part, PQgetvalue(r, i, 3), PQgetvalue(r, i, 2),
+			damaged ? "but does not open with it"
+				: "which a queend does not have");
+	}
+	PQclear(r);
+}
+
 void
 doctor_cell(struct doctor *d)
 {
@@ -201,4 +234,5 @@ doctor_cell(struct doctor *d)
 	check_leases(d);
 	check_claims(d);
 	check_dead(d);
+	check_sealed(d);
 }

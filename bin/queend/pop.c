@@ -27,6 +27,7 @@ pop_finish(struct pop *pop)
 	if (pop->timed)
 		loop_timer_fini(&pop->deadline);
 	TAILQ_REMOVE(&pop->pops->pops, pop, all);
+	free(pop->fault);
 	free(pop);
 }
 

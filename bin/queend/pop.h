@@ -67,7 +67,7 @@ struct pops_stats {
 	size_t rings, entries, ready, inflight;
 	int parked, calls_inflight;
 	uint64_t calls, candidates, took, empty, leased, hidden, locked;
-	uint64_t blocked, gone, unreached, walks;
+	uint64_t blocked, damaged, gone, unreached, walks;
 };
 void pops_stats(const struct pops *p, struct pops_stats *out);
 

@@ -4,6 +4,11 @@
  * takes everything that waits, up to 64 candidate partitions.  Invariant: a
  * candidate is flying in its ring from hand-out to verdict, so no two
  * requests of a group ask for the same partition at once.
+ *
+ * What autoAck takes is gone with the commit, so where payloads are sealed it
+ * goes in calls of its own (opens), committed only when all of it could be
+ * opened.  That a queue is such a one is learnt from SQL, which hands nothing
+ * sealed to autoAck in any other call.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +20,12 @@
 #include "keyring.h"
 #include "pgpool.h"
 #include "pop_int.h"
+#include "seal.h"
 
 static const struct pgstmt STMT_POP = { "pop",
 	"select req, cand, verdict, until, lease_at, lease_group, base, skip, "
 	"take, at, last, attempt, span, expires_at, raw_bytes, key_id, blob "
-	"from queen.pop_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)" };
+	"from queen.pop_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)" };
 
 enum {
 	COL_REQ,
@@ -58,6 +64,9 @@ struct cand {
 	enum verdict verdict;
 	int64_t until_us; /* of verdict, or when the lease ends */
 	int64_t last, end; /* newest offset; last one served */
+	int64_t base; /* blocked: of the segment that does */
+	int key; /* and its key id */
+	bool damaged; /* took, but it cannot be opened */
 	struct cat_group *group;
 };
 
@@ -67,10 +76,13 @@ struct call {
 	uint64_t seq;
 	int64_t sent_us;
 	struct qid tenant;
+	bool opens, opened, undone; /* undone: rolled back */
 	int n, reqs_n;
 	struct cand cands[POP_CALL_CANDIDATES];
 	struct pop *reqs[POP_CALL_CANDIDATES];
 	PGresult *kept; /* while names are looked up */
+	struct buf *clear; /* by row: what was sealed, opened */
+	int clear_n;
 };
 
 uint64_t
@@ -82,6 +94,16 @@ call_oldest(const struct pops *p)
 }
 
 static void
+clear_free(struct call *c)
+{
+	for (int i = 0; i < c->clear_n; i++)
+		buf_fini(&c->clear[i]);
+	free(c->clear);
+	c->clear = NULL;
+	c->clear_n = 0;
+}
+
+static void
 call_free(struct call *c)
 {
 	struct pops *p = c->pops;
@@ -89,6 +111,7 @@ call_free(struct call *c)
 	for (int i = 0; i < c->n; i++)
 		ring_unref(c->cands[i].ring);
 	PQclear(c->kept);
+	clear_free(c);
 	free(p->spare);
 	p->spare = c;
 }
@@ -100,11 +123,13 @@ call_free_all(struct pops *p)
 
 	while ((c = TAILQ_FIRST(&p->flights))) {
 		TAILQ_REMOVE(&p->flights, c, link);
+		clear_free(c);
 		free(c);
 	}
 	while ((c = TAILQ_FIRST(&p->naming))) {
 		TAILQ_REMOVE(&p->naming, c, link);
 		PQclear(c->kept);
+		clear_free(c);
 		free(c);
 	}
 	free(p->spare);
@@ -199,8 +224,13 @@ take_off(struct call *c, struct lot *l, struct pop *pop, int cands)
 		count_pop_fill_wait(c->pops->x, clk_mono_us() - held_us);
 }
 
-/* False: the call is full and the lot has more. */
-static bool
+enum drawn {
+	DRAWN_DRY, /* the lot has nothing more */
+	DRAWN_FULL, /* it has, and the call has no room */
+	DRAWN_OTHER, /* it has, for another kind of call */
+};
+
+static enum drawn
 draw(struct call *c, struct lot *l, int64_t now_ms)
 {
 	struct pop *pop, *next;
@@ -211,9 +241,13 @@ draw(struct call *c, struct lot *l, int64_t now_ms)
 			continue;
 		int room = POP_CALL_CANDIDATES - c->n;
 		int want = checkout_of(l, pop), got = 0;
+		bool opens = lot_opens(l, pop);
 
 		if (room == 0 || (c->n && room < want && room < 8))
-			return false;
+			return DRAWN_FULL;
+		if (c->n && opens != c->opens)
+			return DRAWN_OTHER;
+		c->opens = opens;
 		if (want > room)
 			want = room;
 		while (got < want) {
@@ -222,6 +256,7 @@ draw(struct call *c, struct lot *l, int64_t now_ms)
 			if (!lot_take(l, pop, &k->ring, &k->part_id))
 				break;
 			k->verdict = VERDICT_NONE;
+			k->damaged = false;
 			k->group = k->ring->group;
 			k->ring->refs++;
 			k->ring->used_ms = now_ms;
@@ -229,10 +264,10 @@ draw(struct call *c, struct lot *l, int64_t now_ms)
 			got++;
 		}
 		if (!got)
-			return true;
+			return DRAWN_DRY;
 		take_off(c, l, pop, got);
 	}
-	return true;
+	return DRAWN_DRY;
 }
 
 static const struct qid *
@@ -253,7 +288,10 @@ call_build(struct pops *p)
 	p->spare = NULL;
 	c->pops = p;
 	c->n = c->reqs_n = 0;
+	c->opens = c->opened = c->undone = false;
 	c->kept = NULL;
+	c->clear = NULL;
+	c->clear_n = 0;
 	for (l = TAILQ_FIRST(&p->hot); l; l = next) {
 		next = TAILQ_NEXT(l, link);
 		if (!l->waiting) {
@@ -264,10 +302,12 @@ call_build(struct pops *p)
 				    sizeof(c->tenant)) != 0)
 			continue;
 		c->tenant = *lot_tenant(l);
-		bool dry = draw(c, l, now);
+		enum drawn end = draw(c, l, now);
 
+		if (end == DRAWN_OTHER)
+			continue; /* stays in front, for the next call */
 		lot_cool(l);
-		if (!dry) {
+		if (end == DRAWN_FULL) {
 			lot_heat(l); /* behind the others */
 			break;
 		}
@@ -304,6 +344,7 @@ put_requests(struct pgargs *a, const struct call *c)
 	pgargs_close(a);
 }
 
+static bool decide(void *arg, const PGresult *res);
 static void on_answer(void *arg, const PGresult *res, const struct err *e);
 
 static void
@@ -329,13 +370,18 @@ call_send(struct call *c)
 		pgargs_item_i64(&a, c->cands[i].ring->group_id);
 	pgargs_close(&a);
 	keyring_args(&a, p->x);
+	pgargs_bool(&a, c->opens);
 	c->seq = ++p->call_seq;
 	c->sent_us = clk_mono_us();
 	TAILQ_INSERT_TAIL(&p->flights, c, link);
 	p->calls++;
 	p->stats.calls++;
 	p->stats.candidates += (uint64_t)c->n;
-	pgpool_call(p->x->pool, LANE_POP, &STMT_POP, &a, on_answer, c);
+	if (c->opens)
+		pgpool_bundle(p->x->pool, LANE_POP, &STMT_POP, &a, decide,
+			on_answer, c);
+	else
+		pgpool_call(p->x->pool, LANE_POP, &STMT_POP, &a, on_answer, c);
 }
 
 /* ---- firing ---- */
@@ -410,7 +456,10 @@ read_verdicts(struct call *c, const PGresult *res)
 		struct cand *k = &c->cands[at];
 
 		k->verdict = (enum verdict)pgbin_i32(res, i, COL_VERDICT);
-		if (k->verdict == VERDICT_TOOK) {
+		if (k->verdict == VERDICT_BLOCKED) {
+			k->base = pgbin_i64(res, i, COL_BASE);
+			k->key = pgbin_i16(res, i, COL_KEY);
+		} else if (k->verdict == VERDICT_TOOK) {
 			int64_t end = pgbin_i64(res, i, COL_BASE) +
 				      pgbin_i32(res, i, COL_SKIP) +
 				      pgbin_i32(res, i, COL_TAKE) - 1;
@@ -434,8 +483,33 @@ park_until(const struct pops *p, const struct cand *k, int64_t now_ms,
 	return until > now_ms + cap_ms ? now_ms + cap_ms : until;
 }
 
+/* True: it only has to be asked for in a call that opens. */
+static bool
+on_blocked(struct pops *p, struct cand *k, const struct pop *pop, bool opens)
+{
+	if (!opens && pop->q.auto_ack && pop_has_key(p, k->key)) {
+		k->ring->opens = true;
+		return true;
+	}
+	p->stats.blocked++;
+	pop_blocked(p, &pop->tenant, k->ring->queue->id, k->part_id, k->key,
+		k->base, false);
+	return false;
+}
+
+/* Claimed, and not any more: a lease goes back, autoAck was rolled back. */
 static void
-end_one(struct pops *p, struct cand *k, const struct pop *pop, int64_t now)
+end_undone(struct call *c, struct cand *k, int64_t now)
+{
+	hot_end(k->ring->hot, k->part_id,
+		k->damaged ? HOT_END_HIDDEN : HOT_END_BACK,
+		now + POP_DAMAGED_MS, now);
+	c->pops->stats.damaged += k->damaged;
+}
+
+static void
+end_one(struct pops *p, struct cand *k, const struct pop *pop, bool opens,
+	int64_t now)
 {
 	enum hot_end end = HOT_END_BACK;
 	int64_t until = 0;
@@ -466,7 +540,8 @@ end_one(struct pops *p, struct cand *k, const struct pop *pop, int64_t now)
 		until = now + POP_LOCKED_MS;
 		break;
 	case VERDICT_BLOCKED:
-		p->stats.blocked++;
+		if (on_blocked(p, k, pop, opens))
+			break;
 		end = HOT_END_HIDDEN;
 		until = now + POP_BLOCKED_MS;
 		break;
@@ -502,7 +577,11 @@ end_cands(struct call *c)
 		for (int i = pop->cands - 1; i >= 0; i--) {
 			struct cand *k = &c->cands[pop->first_cand + i];
 
-			end_one(p, k, pop, now);
+			if (k->verdict == VERDICT_TOOK &&
+				(c->undone || k->damaged))
+				end_undone(c, k, now);
+			else
+				end_one(p, k, pop, c->opens, now);
 			if (pop->kind == POP_PINNED &&
 				k->verdict != VERDICT_NONE)
 				pop->lot->known = true;
@@ -576,13 +655,70 @@ read_slice(
 			     ? 1
 			     : pgbin_i32(res, row, COL_ATTEMPT);
 	s->raw_bytes = pgbin_i32(res, row, COL_RAW);
+	s->key = pgbin_null(res, row, COL_KEY) ? SEAL_NO_KEY
+					       : pgbin_i16(res, row, COL_KEY);
 	s->blob = pgbin_bytes(res, row, COL_BLOB);
+	s->clear = c->clear ? buf_span(&c->clear[row]) : (struct span)SPAN_ZERO;
 	s->lease_at = pgbin_null(res, row, COL_LEASE_AT)
 			      ? 0
 			      : pgbin_i64(res, row, COL_LEASE_AT);
 	s->lease_group = pgbin_null(res, row, COL_LEASE_GROUP)
 				 ? 0
 				 : pgbin_i64(res, row, COL_LEASE_GROUP);
+}
+
+/* ---- what is sealed ---- */
+
+static struct pop *
+req_of(const struct call *c, int cand)
+{
+	int i = 0;
+
+	while (cand >= c->reqs[i]->first_cand + c->reqs[i]->cands)
+		i++;
+	return c->reqs[i];
+}
+
+/* True: nothing that was taken is sealed and does not open. */
+static bool
+open_rows(struct call *c, const PGresult *res)
+{
+	bool good = true;
+	int rows = PQntuples(res);
+
+	c->opened = true;
+	for (int i = 0; i < rows; i++) {
+		struct pop_slice s;
+		struct pop *pop;
+
+		if (pgbin_i32(res, i, COL_VERDICT) != VERDICT_TOOK ||
+			pgbin_null(res, i, COL_KEY))
+			continue;
+		if (!c->clear) {
+			c->clear = calloc((size_t)rows, sizeof(*c->clear));
+			if (!c->clear)
+				abort();
+			c->clear_n = rows;
+		}
+		read_slice(c, res, i, &s);
+		pop = req_of(c, s.cand);
+		c->cands[s.cand].ring->opens = true;
+		if (!pop->fault && pop_open(pop, &s, &c->clear[i]) != 0) {
+			c->cands[s.cand].damaged = true;
+			good = false;
+		}
+	}
+	return good;
+}
+
+/* autoAck: all of it opens, or none of it was taken. */
+static bool
+decide(void *arg, const PGresult *res)
+{
+	struct call *c = arg;
+
+	c->undone = !open_rows(c, res);
+	return !c->undone;
 }
 
 /* Answers every request of the call from its rows. */
@@ -614,7 +750,9 @@ call_answer(struct call *c, const PGresult *res)
 		size_t k = first[i + 1] - first[i];
 
 		c->reqs[i]->lot->flying--;
-		if (k)
+		if (c->reqs[i]->fault)
+			pop_fail(c->reqs[i], k ? s : NULL);
+		else if (k && !c->undone)
 			pop_reply(c->reqs[i], s, k);
 		else
 			try_again(c, c->reqs[i]);
@@ -723,6 +861,8 @@ on_answer(void *arg, const PGresult *res, const struct err *e)
 	count_batch(
 		p->x, COUNT_POP, c->n, messages, clk_mono_us() - c->sent_us);
 	read_verdicts(c, res);
+	if (!c->opened)
+		open_rows(c, res);
 	end_cands(c);
 	if (look_names_up(c, res))
 		return;

@@ -4,8 +4,8 @@
  * rings it is tied to: the one of its group (wildcard), one partition of it
  * (pinned), or those of all queues with its labels (discovery).  pop.c leads a
  * request from its query to its lot, pop_ring.c keeps rings, pop_lot.c lots,
- * pop_call.c claims, pop_reply.c answers, pop_all.c makes and counts the
- * whole.
+ * pop_call.c claims, pop_open.c opens what is sealed, pop_reply.c answers,
+ * pop_all.c makes and counts the whole.
  */
 #ifndef QUEEND_POP_INT_H
 #define QUEEND_POP_INT_H
@@ -33,6 +33,9 @@ enum {
 	POP_HIDDEN_PARK_MAX_MS = 60000, /* heals a lost change of a delay */
 	POP_LOCKED_MS = 100,
 	POP_BLOCKED_MS = 30000,
+	POP_DAMAGED_MS = 1000, /* others get their turn */
+	POP_BLOCKS = 64, /* (queue, key id) whose last filing is known */
+	POP_BLOCK_FILED_MS = 30000,
 	POP_FAILED_MS = 250,
 	POP_RING_IDLE_MS = 300000,
 	/* names are the clients' choice: with so many, unused ones go soon */
@@ -83,6 +86,7 @@ struct pop {
 	/* in a call */
 	int64_t lease_no;
 	int first_cand, cands;
+	struct pop_fault *fault; /* what it claimed cannot be read */
 };
 TAILQ_HEAD(pop_list, pop);
 
@@ -139,6 +143,7 @@ struct ring {
 	bool walked, walking, walk_again, walk_queued, walk_failed;
 	bool dead; /* out of the tables, call in flight */
 	bool checking;
+	bool opens; /* its segments were sealed: autoAck opens, then commits */
 	int64_t walk_after;
 	TAILQ_ENTRY(ring) walk_link;
 	int64_t used_ms, ready_since_ms;
@@ -156,6 +161,12 @@ struct want {
 	struct pop_list waiters;
 	bool looking, look_again;
 	char text[];
+};
+
+/* Filed in the database a while ago. */
+struct pop_block {
+	int64_t queue_id, filed_ms;
+	int key;
 };
 
 struct pops {
@@ -180,6 +191,8 @@ struct pops {
 	struct call *spare;
 	struct log_sampler failures;
 	struct loop_timer probe_timer, want_timer;
+	struct pop_block blocks[POP_BLOCKS];
+	int blocks_n;
 	double probe_tokens;
 	int64_t probe_ms;
 	int64_t clock_offset_us;
@@ -243,6 +256,8 @@ void lot_untie(struct tie *t);
 void tie_heat(struct tie *t);
 /* Nothing to hand out: those who do not wait are answered, others park. */
 void lot_settle(struct lot *l);
+/* Does what it claims have to be opened before it is committed? */
+bool lot_opens(const struct lot *l, const struct pop *pop);
 /* One candidate; false when there is none for this pop now. */
 bool lot_take(struct lot *l, const struct pop *pop, struct ring **ring,
 	int64_t *part_id);
@@ -265,6 +280,28 @@ void call_start(struct pops *p);
 /* Calls in flight are dropped; pgpool tells nobody any more. */
 void call_free_all(struct pops *p);
 
+/* ---- pop_open.c ---- */
+struct pop_slice;
+/*
+ * Appends the messages of a sealed slice to out, opened.  -1: the request has
+ * its fault.
+ */
+int pop_open(struct pop *pop, const struct pop_slice *s, struct buf *out)
+	__attribute__((warn_unused_result));
+/* Is the key of this id here? */
+bool pop_has_key(const struct pops *p, int key);
+/* A fault that the answer found; key: SEAL_NO_KEY = not sealed. */
+void pop_blame(struct pop *pop, const struct pop_slice *s, int64_t offset,
+	const struct err *why);
+/*
+ * Answers 500 and ends.  What it leased (lease: one of its slices, else NULL)
+ * is given back before that.
+ */
+void pop_fail(struct pop *pop, const struct pop_slice *lease);
+/* Tells the operator, through the database; now and then. */
+void pop_blocked(struct pops *p, const struct qid *tenant, int64_t queue_id,
+	int64_t part_id, int key, int64_t offset, bool damaged);
+
 /* ---- pop_watch.c ---- */
 void watch_fire(struct pops *p, int64_t queue_id);
 bool watch_any(const struct pops *p, int64_t queue_id);
@@ -276,9 +313,11 @@ struct pop_slice {
 	int cand;
 	int64_t part_id, base, lease_at, lease_group, at_us, span;
 	int32_t skip, take, attempt, raw_bytes;
+	int key; /* id, SEAL_NO_KEY = not sealed */
 	struct cat_part *part;
 	struct cat_group *group;
 	struct span blob;
+	struct span clear; /* its messages, when they were sealed */
 };
 /* Does its group deliver last values only? */
 bool pop_conflated(const struct pop *pop);

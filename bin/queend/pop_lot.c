@@ -191,6 +191,27 @@ lot_untie(struct tie *t)
 /* ---- drawing ---- */
 
 static bool
+ring_opens(const struct ring *ring)
+{
+	return ring->opens || ring->queue->encrypted;
+}
+
+bool
+lot_opens(const struct lot *l, const struct pop *pop)
+{
+	const struct tie *t;
+
+	if (!pop->q.auto_ack)
+		return false;
+	if (l->kind != POP_DISCOVERY)
+		return ring_opens(l->ring);
+	TAILQ_FOREACH (t, &l->hot_ties, link)
+		if (ring_opens(t->ring))
+			return true;
+	return false;
+}
+
+static bool
 probe_allowed(struct pops *p, const struct pop *pop)
 {
 	int64_t now = loop_now_ms(p->x->loop);

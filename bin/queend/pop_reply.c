@@ -130,34 +130,37 @@ put_message(struct buf *b, const struct frame *f, const struct shared *sh,
 
 /* Appends the messages of one slice; *comma: one was written before. */
 static int
-put_slice(struct buf *b, struct pops *p, const struct pop_slice *s,
-	const struct shared *sh, bool *comma, struct err *e)
+put_slice(struct buf *b, struct pop *pop, const struct pop_slice *s,
+	const struct shared *sh, bool *comma)
 {
+	struct pops *p = pop->pops;
+	struct err e = ERR_ZERO;
 	struct frame f;
-	struct span rest;
+	struct span rest = s->clear;
 
-	buf_reset(&p->scratch);
-	if (seg_unpack(s->blob, &p->scratch, e) != 0)
-		return -1;
-	rest = buf_span(&p->scratch);
-	if (seg_skip(&rest, s->skip, e) != 0)
-		return -1;
+	if (!s->clear.n) {
+		buf_reset(&p->scratch);
+		if (seg_unpack(s->blob, &p->scratch, &e) != 0)
+			goto unread;
+		rest = buf_span(&p->scratch);
+		if (seg_skip(&rest, s->skip, &e) != 0)
+			goto unread;
+	}
 	for (int i = 0; i < s->take; i++) {
-		int rc = frame_next(&rest, &f, e);
-
-		if (rc < 0)
+		if (frame_next(&rest, &f, &e) <= 0 ||
+			keyring_open(p->x, &f, &p->opened, &e) != 0) {
+			pop_blame(pop, s, s->base + s->skip + i, &e);
 			return -1;
-		if (rc == 0)
-			return err_set(e, ERR_DB_DATA,
-				"holds fewer messages than its row says");
-		if (keyring_open(p->x, &f, &p->opened, e) != 0)
-			return -1;
+		}
 		if (*comma)
 			buf_putc(b, ',');
 		*comma = true;
 		put_message(b, &f, sh, s->base + s->skip + i);
 	}
 	return 0;
+unread:
+	pop_blame(pop, s, s->base + s->skip, &e);
+	return -1;
 }
 
 bool
@@ -239,7 +242,6 @@ pop_reply(struct pop *pop, struct pop_slice *slices, size_t n)
 {
 	struct shared sh = { .middle = BUF_ZERO, .end = BUF_ZERO };
 	struct buf *b = hsrv_out(pop->req);
-	struct err e = ERR_ZERO;
 	bool comma = false, conflated = false;
 	int partitions;
 
@@ -252,18 +254,13 @@ pop_reply(struct pop *pop, struct pop_slice *slices, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		share(&sh, pop, &slices[i]);
 		conflated |= slices[i].group->conflated;
-		if (put_slice(b, pop->pops, &slices[i], &sh, &comma, &e) != 0) {
-			err_wrap(&e,
-				"pop failed: segment %lld of partition %lld",
-				(long long)slices[i].base,
-				(long long)slices[i].part_id);
+		if (put_slice(b, pop, &slices[i], &sh, &comma) != 0)
 			break;
-		}
 	}
 	buf_fini(&sh.middle);
 	buf_fini(&sh.end);
-	if (e.kind != ERR_NONE) {
-		pop_finish_error(pop, 500, e.text);
+	if (pop->fault) {
+		pop_fail(pop, slices);
 		return;
 	}
 	buf_printf(b, "],\"partitionsClaimed\":%d", partitions);

@@ -172,6 +172,9 @@ write_engine(struct buf *b, struct ctx *x)
 	one_u64(b, "queen_pop_blocked_total", "counter",
 		"Candidates sealed with a key this process does not have.",
 		ps.blocked);
+	one_u64(b, "queen_pop_damaged_total", "counter",
+		"Candidates with a sealed message that does not open.",
+		ps.damaged);
 	one_u64(b, "queen_change_scans_total", "counter",
 		"Scans for partitions written elsewhere.", cs.scans);
 	one_u64(b, "queen_change_scan_rows_total", "counter",

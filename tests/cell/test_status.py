@@ -160,7 +160,8 @@ def test_overview_of_the_cell(busy):
     body = busy.get("/api/v1/status").body
     assert keys(body) == ["timeRange", "bucketMinutes", "pointCount",
                           "throughput", "queues", "messages", "leases",
-                          "deadLetterQueue", "workers", "errors", "statsAge"]
+                          "deadLetterQueue", "workers", "errors", "blocked",
+                          "statsAge"]
     assert body["bucketMinutes"] == 1
     assert body["pointCount"] == len(body["throughput"])
     stamps = [p["timestamp"] for p in body["throughput"]]
@@ -177,7 +178,7 @@ def test_overview_of_the_cell(busy):
     assert m["batchEfficiency"] == {"push": 3, "pop": 2, "ack": 1}
     assert body["leases"] == {"active": 1, "partitions": 1}
     assert body["deadLetterQueue"] == {"total": 0, "queues": 0}
-    assert body["statsAge"] == 0
+    assert (body["blocked"], body["statsAge"]) == ([], 0)
 
 
 @pytest.mark.parametrize("filters, total", [
