@@ -186,7 +186,7 @@ const struct conf_item conf_items[] = {
 	INT("QUEEN_KV_EXPIRE_BATCH", kv_expire_batch, "1000", 1, 100000, "kv",
 	    "KV rows removed in one step"),
 	BOOL("QUEEN_SWEEPER", sweeper, "true", "kv",
-	    "remove dead KV rows at all; reads never see them"),
+	    "remove dead KV rows, measure usage and fire timers at all"),
 
 	INT("QUEEN_TIMERS_MAX_OPS_PER_CALL", timers_max_ops, "256", 1, 256,
 	    "timers", "timer operations in one call or transaction"),
