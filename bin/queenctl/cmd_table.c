@@ -599,6 +599,11 @@ static const struct cmd_flag kv_timers_flags[] = {
 	  "timers become messages", "timersFire"),
 	YES, END
 };
+static const struct cmd_flag tenant_purge_flags[] = {
+	SWITCH("allow-default-tenant", 0,
+	  "also when it is the tenant of all who name none"),
+	YES, END
+};
 static const struct cmd_flag lock_flags[] = {
 	FLAG("ttl", 0, CMD_DURATION, "30s", "TIME",
 	  "the lease, renewed every third of it"),
@@ -632,6 +637,7 @@ const struct cmd_group cmd_groups[] = {
 	{ "analytics", "a an", "Counters over time." },
 	{ "maintenance", "maint", "Stop and resume pushes or pops." },
 	{ "system", NULL, "Switches of the cell." },
+	{ "tenant", "tenants", "Tenants of a shared cell." },
 	{ "config", NULL, "Contexts: named servers." },
 	{ "schema", NULL, "The schema in the database (no server needed)." },
 };
@@ -804,6 +810,9 @@ const struct cmd_phrase cmd_table[] = {
 	{ "system", "kv-timers", NULL, NULL, kv_timers_flags,
 	  cmd_system_kv_timers, NULL, NULL,
 	  "show or set what key/value rows and timers may do" },
+
+	{ "tenant", "purge", NULL, "<tenant>", tenant_purge_flags,
+	  cmd_tenant_purge, NULL, NULL, "remove all that a tenant stored" },
 
 	{ "config", "view", NULL, NULL, NULL, cmd_config_view, NULL, NULL,
 	  "the config file, tokens hidden" },

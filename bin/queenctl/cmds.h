@@ -83,6 +83,8 @@ int cmd_lock(struct ctl *c, const struct cmd_call *a);
 /* Says on stderr how a page that was cut goes on. */
 void cmd_kv_tell_more(struct ctl *c, struct span answer);
 
+int cmd_tenant_purge(struct ctl *c, const struct cmd_call *a);
+
 /* cmd_config.c */
 int cmd_config_view(struct ctl *c, const struct cmd_call *a);
 int cmd_config_current(struct ctl *c, const struct cmd_call *a);

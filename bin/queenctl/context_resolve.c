@@ -202,7 +202,7 @@ set_tenant(
 	if (!qid_parse(span_of(text), &id))
 		return err_set(
 			e, ERR_CONFIG, "tenant \"%.60s\" is no UUID", text);
-	t->tenant = strdup(text);
+	t->tenant = strdup(qid_text(&id, (char[QID_TEXT_MAX]){ 0 }));
 	return 0;
 }
 
