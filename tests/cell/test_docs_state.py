@@ -11,7 +11,7 @@ from queenlib import BIN
 from test_docs import ctl_help, flags_of, listed, read, section
 
 ROUTES = {"key": "/kv", "timer": "/timers", "authentication": "/auth",
-          "tenan": '"/tenant"', "transaction": "/transaction"}
+          "tenancy": '"/tenant"', "transaction": "/transaction"}
 
 
 def test_nothing_that_is_served_is_said_to_be_missing():
