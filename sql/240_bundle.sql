@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- The transaction: leases that must be live, pushes and acks, in the caller's
--- begin .. commit.
+-- begin .. commit.  Queues and partitions were made before, by
+-- partitions_ensure_v1 in a commit of its own: a rollback leaves them, empty.
 --
 -- bundle_v1.
 --

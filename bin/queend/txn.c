@@ -3,6 +3,11 @@
  * A transaction request: read, ids and names resolved, sent as one bundle,
  * answered with one slot per push item and per ack in the order of the
  * request.  Whatever goes wrong, nothing of it is done.
+ *
+ * Queues and partitions it pushes to are made before, in a commit of their
+ * own: who else wants the name must not wait for a bundle.  A bundle that is
+ * rolled back leaves them, empty; one that is refused before anything was sent
+ * leaves none.
  */
 #include "txn.h"
 

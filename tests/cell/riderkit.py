@@ -2,6 +2,8 @@
 """Parts of transactions that carry `kv` and `timers`, and what they left."""
 import base64
 
+from test_transaction import committed, count
+
 DAY_MS = 86400 * 1000
 
 
@@ -57,6 +59,14 @@ def timers(db):
 def queues(db):
     return [r[0] for r in db.rows("select name from queen.queues"
                                   " where deleted_at is null order by 1")]
+
+
+def untouched(db):
+    """Nothing but the key `old` and the message that was popped."""
+    assert values(db) == {"old": 1}
+    assert timers(db) == []
+    assert count(db) == 0
+    assert committed(db) in (None, -1)
 
 
 def rejected(reply, status, reason, error):

@@ -5,15 +5,9 @@ import threading
 import pytest
 
 from queenlib import wait_until
-from riderkit import absent, cancel, put, rejected, schedule, timers, values
+from riderkit import (absent, cancel, put, rejected, schedule, timers,
+                      untouched, values)
 from test_transaction import TXN, ack, committed, count, fill, pop, push, txn
-
-
-def untouched(db):
-    assert values(db) == {"old": 1}
-    assert timers(db) == []
-    assert count(db) == 0
-    assert committed(db) in (None, -1)
 
 
 @pytest.fixture
