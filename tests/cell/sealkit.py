@@ -4,6 +4,7 @@ database for what must not be in it."""
 import base64
 import hashlib
 import json
+import os
 import subprocess
 
 import pytest
@@ -62,6 +63,30 @@ def assert_not_in_the_database(db, text):
     assert b"queen.segments" in dump
     for form in forms(text):
         assert form not in dump, form
+
+
+def files_of(server):
+    """Every file of a server that may hold rows, WAL or log lines."""
+    for folder in ("base", "pg_wal"):
+        for at, _, names in os.walk(os.path.join(server.data, folder)):
+            for name in names:
+                yield os.path.join(at, name)
+    yield server.log
+
+
+def on_disk(db, text):
+    """Which files hold the text; what was written is on disk first."""
+    db.server.admin("checkpoint")
+    found = set()
+    for path in files_of(db.server):
+        try:
+            with open(path, "rb") as f:
+                data = f.read()
+        except FileNotFoundError:
+            continue
+        if any(form in data for form in forms(text)):
+            found.add(path)
+    return found
 
 
 def bury(cell, n=1):
