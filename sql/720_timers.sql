@@ -234,13 +234,14 @@ end $$;
 -- Rows: per segment written (verdict 0, n messages, the longest lag) or refused
 -- (1: put back with an attempt more, 2: filed as a dead letter); 3: some were
 -- left, their destination is being made: call again.  p_attempts,
--- p_backoff_ms, p_backoff_max_ms: see timer_put_back.  Cell-wide.
+-- p_backoff_ms, p_backoff_max_ms: see timer_put_back.  Raises 55P03 when a
+-- destination is locked for long.  Cell-wide.
 create or replace function queen.timer_fire_v1(p_rows int, p_bytes bigint,
 	p_attempts int, p_backoff_ms int, p_backoff_max_ms int,
 	p_now timestamptz default null)
 returns table (verdict int, tenant uuid, queue_id bigint, part_id bigint, n int,
 	lag_ms bigint, queue_new boolean, part_new boolean)
-language plpgsql volatile as $$
+language plpgsql volatile set lock_timeout = '2s' as $$
 #variable_conflict use_column
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
@@ -267,7 +268,7 @@ create or replace function queen.timer_fire_one_v1(p_tenant uuid, p_queue text,
 	p_backoff_max_ms int, p_now timestamptz default null)
 returns table (verdict int, tenant uuid, queue_id bigint, part_id bigint, n int,
 	lag_ms bigint, queue_new boolean, part_new boolean)
-language plpgsql volatile as $$
+language plpgsql volatile set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());

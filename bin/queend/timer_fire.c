@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loop: look, sleep until the next is due, fire, look again.  A fire that
- * fails for good rolls back as a whole; then the due timers are fired one at
- * a time, and the one that fails is put back with an attempt more or, after
- * the last, filed as a dead letter.
+ * fails rolls back as a whole; unless all is well again by itself, the due
+ * timers go one at a time (timer_alone.c).
  */
-#include "timer_fire.h"
+#include "timer_fire_int.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,41 +23,9 @@
 
 enum {
 	FIRE_ROWS = 1000, /* a lock is held for the time of so many */
-	ALONE_ROWS = 200, /* fired one by one before the next look */
 	ERROR_EVERY_MS = 30000,
-	NEVER_BURY = INT32_MAX,
-};
-
-enum state {
-	IDLE,
-	LOOK,
-	FIRE,
-	NEXT, /* names of the due ones */
-	ALONE, /* one of them */
-	PUT_BACK,
-};
-
-/* One to be fired alone. */
-struct name {
-	struct qid tenant, message_id;
-	struct span queue, key;
-};
-
-struct timer_fire {
-	struct ctx *x;
-	enum state state;
-	struct loop_timer timer;
-	int64_t wake_at_ms; /* while idle: when; INT64_MAX = never */
-	int64_t soonest_ms; /* a schedule since the last look is due then */
-	int64_t cycle_rows; /* fired since the last sleep */
-	int empty_looks; /* that found no timers at all, in a row */
-	struct arena names_arena;
-	struct name *names;
-	int names_n, at;
-	bool buried_badly; /* filing a dead letter failed: put back */
-	struct err why; /* of the one being put back */
-	struct log_sampler errors;
-	struct timer_fire_stats stats;
+	HELD_MS = 25, /* what is due is in other hands: not sooner again */
+	HINT_EVERY_MS = 1000, /* less than two looks of an idle process */
 };
 
 /* clang-format off */
@@ -67,30 +34,20 @@ static const struct pgstmt STMT_DUE = { "timer_due",
 static const struct pgstmt STMT_FIRE = { "timer_fire",
 	"select verdict, queue_id, part_id, n, lag_ms, queue_new, part_new from"
 	" queen.timer_fire_v1($1, $2, $3, $4, $5)" };
-static const struct pgstmt STMT_ONE = { "timer_fire_one",
-	"select verdict, queue_id, part_id, n, lag_ms, queue_new, part_new from"
-	" queen.timer_fire_one_v1($1, $2, $3, $4, $5, $6, $7)" };
-static const struct pgstmt STMT_NEXT = { "timer_next",
-	"select tenant, queue, timer_key, message_id from"
-	" queen.timer_next_v1($1)" };
-static const struct pgstmt STMT_FAIL = { "timer_fail",
-	"select queen.timer_fail_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)" };
 /* clang-format on */
 enum { C_VERDICT, C_QUEUE, C_PART, C_N, C_LAG, C_QUEUE_NEW, C_PART_NEW };
 /* Verdicts of a fire. */
 enum { FIRED, FAILED, BURIED, LEFT };
 
-static void step(struct timer_fire *t, enum state next);
-
-static void
-call(struct timer_fire *t, const struct pgstmt *s, struct pgargs *a,
+void
+timer_fire_call(struct timer_fire *t, const struct pgstmt *s, struct pgargs *a,
 	pgpool_fn fn)
 {
 	pgpool_call(t->x->pool, LANE_REST, s, a, fn, t);
 }
 
-static void
-sleep_for(struct timer_fire *t, int64_t ms)
+void
+timer_fire_sleep(struct timer_fire *t, int64_t ms)
 {
 	int64_t now_ms = clk_mono_ms();
 
@@ -100,18 +57,26 @@ sleep_for(struct timer_fire *t, int64_t ms)
 		ms = t->x->conf->sweeper_min_sleep_ms;
 	t->soonest_ms = INT64_MAX;
 	t->cycle_rows = 0;
-	t->state = IDLE;
+	t->state = TIMER_IDLE;
 	t->wake_at_ms = now_ms + ms;
 	loop_timer_start(&t->timer, ms);
 }
 
-/* Will the same work without our doing anything about it? */
+/* Something it needs is held by others for too long. */
 static bool
-is_passing(const struct err *e)
+is_stuck(const struct err *e)
+{
+	return strcmp(e->sqlstate, "55P03") == 0 ||
+	       strcmp(e->sqlstate, "57014") == 0;
+}
+
+bool
+timer_fire_passes(const struct err *e)
 {
 	static const char *const classes[] = { "08", "53", "57", "58" };
 
-	if (!e->sqlstate[0] || strcmp(e->sqlstate, "40001") == 0 ||
+	if (!e->sqlstate[0] || is_stuck(e) ||
+		strcmp(e->sqlstate, "40001") == 0 ||
 		strcmp(e->sqlstate, "40P01") == 0)
 		return true;
 	for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
@@ -120,8 +85,8 @@ is_passing(const struct err *e)
 	return false;
 }
 
-static void
-log_failure(struct timer_fire *t, const char *what, const struct err *e)
+void
+timer_fire_log(struct timer_fire *t, const char *what, const struct err *e)
 {
 	uint64_t suppressed;
 
@@ -132,13 +97,12 @@ log_failure(struct timer_fire *t, const char *what, const struct err *e)
 			suppressed);
 }
 
-/* A fault that passes: everything waits a little, no attempt is counted. */
-static void
-wait_out(struct timer_fire *t, const struct err *e)
+void
+timer_fire_wait_out(struct timer_fire *t, const struct err *e)
 {
 	t->stats.retried++;
-	log_failure(t, "a call failed and is repeated", e);
-	sleep_for(t, t->x->conf->sweeper_transient_backoff_ms);
+	timer_fire_log(t, "a call failed and is repeated", e);
+	timer_fire_sleep(t, t->x->conf->sweeper_transient_backoff_ms);
 }
 
 /* ---- look ---- */
@@ -163,24 +127,26 @@ sleep_until_due(struct timer_fire *t, bool any, int64_t next_us)
 		if (ms > c->sweeper_idle_max_sleep_ms)
 			ms = c->sweeper_idle_max_sleep_ms;
 	}
-	sleep_for(t, ms);
+	timer_fire_sleep(t, ms);
 }
 
 static void
 on_due(void *arg, const PGresult *res, const struct err *e)
 {
 	struct timer_fire *t = arg;
-	bool any;
+	bool any, fires = t->x->timers_fire_enabled && !t->x->stopping;
 
 	if (e) {
-		wait_out(t, e);
+		timer_fire_wait_out(t, e);
 		return;
 	}
 	any = !pgbin_null(res, 0, 0);
 	t->stats.due = pgbin_i32(res, 0, 1);
 	t->stats.late_ms = pgbin_i64(res, 0, 2);
-	if (t->stats.due > 0 && !t->x->stopping)
-		step(t, FIRE);
+	if (!fires)
+		timer_fire_sleep(t, t->x->conf->sweeper_max_sleep_ms);
+	else if (t->stats.due > 0)
+		timer_fire_step(t, TIMER_FIRE);
 	else
 		sleep_until_due(t, any, any ? pgbin_i64(res, 0, 0) : 0);
 }
@@ -192,7 +158,7 @@ look(struct timer_fire *t)
 
 	pgargs_init(&a);
 	pgargs_i32(&a, (int32_t)t->x->conf->sweeper_due_cap);
-	call(t, &STMT_DUE, &a, on_due);
+	timer_fire_call(t, &STMT_DUE, &a, on_due);
 }
 
 /* ---- fire ---- */
@@ -219,16 +185,17 @@ take_segment(struct timer_fire *t, const PGresult *res, int i)
 	announce_messages(t->x, queue, part);
 }
 
-/* True when something moved: fired, put back or filed. */
-static bool
-take_result(struct timer_fire *t, const PGresult *res)
+bool
+timer_fire_take(struct timer_fire *t, const PGresult *res)
 {
-	bool moved = false;
+	bool moved = false, fired = false;
 
-	t->stats.lag_ms = 0;
 	for (int i = 0; i < PQntuples(res); i++) {
 		int verdict = pgbin_i32(res, i, C_VERDICT);
 
+		if (verdict == FIRED && !fired)
+			t->stats.lag_ms = 0;
+		fired = fired || verdict == FIRED;
 		if (verdict == FIRED)
 			take_segment(t, res, i);
 		else if (verdict == FAILED)
@@ -246,22 +213,23 @@ on_fired(void *arg, const PGresult *res, const struct err *e)
 {
 	struct timer_fire *t = arg;
 
-	if (e && is_passing(e)) {
-		wait_out(t, e);
+	if (e && timer_fire_passes(e) && !is_stuck(e)) {
+		timer_fire_wait_out(t, e);
 	} else if (e) {
-		log_failure(t, "a fire failed; its timers go one by one", e);
-		step(t, NEXT);
-	} else if (take_result(t, res) && !t->x->stopping &&
-		   t->cycle_rows < t->x->conf->sweeper_cycle_max_rows) {
-		step(t, LOOK);
+		timer_fire_log(t, "a fire failed; its timers go one by one", e);
+		timer_fire_step(t, TIMER_NEXT);
+	} else if (!timer_fire_take(t, res)) {
+		timer_fire_sleep(t, HELD_MS);
+	} else if (t->x->stopping ||
+		   t->cycle_rows >= t->x->conf->sweeper_cycle_max_rows) {
+		timer_fire_sleep(t, 0);
 	} else {
-		/* all are in other hands, or enough for this turn */
-		sleep_for(t, t->x->conf->sweeper_min_sleep_ms);
+		timer_fire_step(t, TIMER_LOOK);
 	}
 }
 
-static void
-put_limits(struct pgargs *a, const struct settings *c)
+void
+timer_fire_limits(struct pgargs *a, const struct settings *c)
 {
 	pgargs_i32(a, (int32_t)c->sweeper_max_attempts);
 	pgargs_i32(a, (int32_t)c->sweeper_backoff_min_ms);
@@ -277,166 +245,33 @@ fire(struct timer_fire *t)
 	pgargs_init(&a);
 	pgargs_i32(&a, (int32_t)(rows < FIRE_ROWS ? rows : FIRE_ROWS));
 	pgargs_i64(&a, t->x->conf->sweeper_max_fire_bytes);
-	put_limits(&a, t->x->conf);
-	call(t, &STMT_FIRE, &a, on_fired);
-}
-
-/* ---- one by one ---- */
-
-static void
-on_next(void *arg, const PGresult *res, const struct err *e)
-{
-	struct timer_fire *t = arg;
-
-	if (e) {
-		wait_out(t, e);
-		return;
-	}
-	arena_reset(&t->names_arena);
-	t->names_n = PQntuples(res);
-	t->names = arena_alloc(
-		&t->names_arena, ((size_t)t->names_n + 1) * sizeof(*t->names));
-	for (int i = 0; i < t->names_n; i++)
-		t->names[i] = (struct name){
-			.tenant = pgbin_uuid(res, i, 0),
-			.queue = arena_dup(
-				&t->names_arena, pgbin_bytes(res, i, 1)),
-			.key = arena_dup(
-				&t->names_arena, pgbin_bytes(res, i, 2)),
-			.message_id = pgbin_uuid(res, i, 3),
-		};
-	t->at = 0;
-	step(t, ALONE);
-}
-
-static void
-ask_next(struct timer_fire *t)
-{
-	struct pgargs a;
-
-	pgargs_init(&a);
-	pgargs_i32(&a, ALONE_ROWS);
-	call(t, &STMT_NEXT, &a, on_next);
-}
-
-static void
-put_name(struct pgargs *a, const struct name *n)
-{
-	pgargs_uuid(a, &n->tenant);
-	pgargs_text(a, n->queue);
-	pgargs_text(a, n->key);
-	pgargs_uuid(a, &n->message_id);
-}
-
-static void
-on_one(void *arg, const PGresult *res, const struct err *e)
-{
-	struct timer_fire *t = arg;
-
-	if (e && e->kind == ERR_DB_UNKNOWN) {
-		wait_out(t, e);
-		return;
-	}
-	if (e) {
-		t->why = *e;
-		t->buried_badly = false;
-		step(t, PUT_BACK);
-		return;
-	}
-	take_result(t, res);
-	t->at++;
-	step(t, ALONE);
-}
-
-static void
-fire_one(struct timer_fire *t)
-{
-	struct pgargs a;
-
-	if (t->at == t->names_n || t->x->stopping) {
-		sleep_for(t, t->x->conf->sweeper_min_sleep_ms);
-		return;
-	}
-	if (!t->x->conf->sweeper_isolate) {
-		t->why = (struct err){ .kind = ERR_DB_DATA,
-			.sqlstate = "XX000",
-			.text = "the fire it was part of failed" };
-		t->buried_badly = false;
-		step(t, PUT_BACK);
-		return;
-	}
-	pgargs_init(&a);
-	put_name(&a, &t->names[t->at]);
-	put_limits(&a, t->x->conf);
-	call(t, &STMT_ONE, &a, on_one);
-}
-
-static void
-on_put_back(void *arg, const PGresult *res, const struct err *e)
-{
-	struct timer_fire *t = arg;
-
-	if (e && !is_passing(e) && !t->buried_badly) {
-		/* its destination cannot be made: it stays a timer */
-		t->buried_badly = true;
-		log_failure(t, "a timer cannot be filed as a dead letter", e);
-		step(t, PUT_BACK);
-		return;
-	}
-	if (e) {
-		wait_out(t, e);
-		return;
-	}
-	if (pgbin_i32(res, 0, 0) == 1)
-		t->stats.dead++;
-	else if (pgbin_i32(res, 0, 0) == 0 && !is_passing(&t->why))
-		t->stats.failed++;
-	t->at++;
-	step(t, ALONE);
-}
-
-static void
-put_back(struct timer_fire *t)
-{
-	const struct settings *c = t->x->conf;
-	bool counted = !is_passing(&t->why);
-	struct pgargs a;
-
-	pgargs_init(&a);
-	put_name(&a, &t->names[t->at]);
-	pgargs_bool(&a, counted);
-	pgargs_text(&a, span_of(t->why.text));
-	pgargs_i32(&a, t->buried_badly ? NEVER_BURY
-				       : (int32_t)c->sweeper_max_attempts);
-	pgargs_i32(&a, (int32_t)(counted ? c->sweeper_backoff_min_ms
-					 : c->sweeper_transient_backoff_ms));
-	pgargs_i32(&a, (int32_t)c->sweeper_backoff_max_ms);
-	call(t, &STMT_FAIL, &a, on_put_back);
+	timer_fire_limits(&a, t->x->conf);
+	timer_fire_call(t, &STMT_FIRE, &a, on_fired);
 }
 
 /* ---- the loop ---- */
 
-static void
-step(struct timer_fire *t, enum state next)
+void
+timer_fire_step(struct timer_fire *t, enum timer_state next)
 {
 	t->state = next;
 	switch (next) {
-	case LOOK:
+	case TIMER_LOOK:
 		look(t);
 		break;
-	case FIRE:
+	case TIMER_FIRE:
 		fire(t);
 		break;
-	case NEXT:
-		ask_next(t);
+	case TIMER_NEXT:
+		timer_alone_ask(t);
 		break;
-	case ALONE:
-		fire_one(t);
+	case TIMER_ALONE:
+		timer_alone_fire(t);
 		break;
-	case PUT_BACK:
-		put_back(t);
+	case TIMER_PUT_BACK:
+		timer_alone_put_back(t);
 		break;
-	case IDLE:
+	case TIMER_IDLE:
 		BUG(true);
 	}
 }
@@ -448,28 +283,46 @@ on_timer(void *arg)
 
 	if (t->x->stopping)
 		return;
-	if (t->x->timers_fire_enabled && pgpool_is_up(t->x->pool))
-		step(t, LOOK);
+	/* also while nothing may fire: what waits is measured */
+	if (pgpool_is_up(t->x->pool))
+		timer_fire_step(t, TIMER_LOOK);
 	else
-		sleep_for(t, t->x->conf->sweeper_max_sleep_ms);
+		timer_fire_sleep(t, t->x->conf->sweeper_max_sleep_ms);
 }
 
-void
-timer_fire_wake(struct ctx *x, int64_t delay_ms)
+static void
+wake_at(struct timer_fire *t, int64_t at_ms)
 {
-	struct timer_fire *t = x->timer_fire;
-	int64_t at_ms = clk_mono_ms() + (delay_ms > 0 ? delay_ms : 0);
-
-	if (!t || !x->conf->sweeper)
+	/* NULL while the parts are being set up */
+	if (!t || !t->x->conf->sweeper || t->x->stopping)
 		return;
 	t->empty_looks = 0;
-	if (t->state != IDLE) {
+	if (t->state != TIMER_IDLE) {
 		if (at_ms < t->soonest_ms)
 			t->soonest_ms = at_ms;
 	} else if (at_ms < t->wake_at_ms) {
 		t->wake_at_ms = at_ms;
 		loop_timer_start(&t->timer, at_ms - clk_mono_ms());
 	}
+}
+
+void
+timer_fire_wake(struct ctx *x, int64_t delay_ms)
+{
+	struct timer_fire *t = x->timer_fire;
+	int64_t now_ms = clk_mono_ms();
+
+	if (now_ms >= t->hint_at_ms) {
+		t->hint_at_ms = now_ms + HINT_EVERY_MS;
+		announce_timers(x);
+	}
+	wake_at(t, now_ms + (delay_ms > 0 ? delay_ms : 0));
+}
+
+void
+timer_fire_heard(struct ctx *x)
+{
+	wake_at(x->timer_fire, clk_mono_ms() + x->conf->sweeper_max_sleep_ms);
 }
 
 void
@@ -489,7 +342,7 @@ timer_fire_new(struct ctx *x)
 	t->soonest_ms = t->wake_at_ms = INT64_MAX;
 	loop_timer_init(&t->timer, x->loop, on_timer, t);
 	if (x->conf->sweeper)
-		sleep_for(t, x->conf->sweeper_min_sleep_ms);
+		timer_fire_sleep(t, x->conf->sweeper_min_sleep_ms);
 	return t;
 }
 

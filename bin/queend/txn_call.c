@@ -19,6 +19,7 @@
 #include "map.h"
 #include "pgpool.h"
 #include "seg.h"
+#include "timer_fire.h"
 #include "txn_int.h"
 
 enum { FAULTS_MAX = 3, GONE_MAX = 2, BEHIND_MAX = 16 };
@@ -528,6 +529,8 @@ announce_maybe(struct txn *t)
 	for (size_t i = 0; i < t->jobs_n; i++)
 		announce_released(t->x, t->jobs[i]->part->queue->id,
 			t->jobs[i]->group_id, t->jobs[i]->part_id);
+	if (t->timers.schedules)
+		timer_fire_wake(t->x, t->timers.soonest_ms);
 }
 
 static void
