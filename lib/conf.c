@@ -180,6 +180,8 @@ read_secret(const char *name, const char *path, struct err *e)
 			path, strerror(errno));
 		goto out;
 	}
+	/* no buffer of stdio, which would keep a copy */
+	setvbuf(f, NULL, _IONBF, 0);
 	n = fread(p, 1, SECRET_FILE_MAX_BYTES + 1, f);
 	if (ferror(f)) {
 		err_set(e, ERR_CONFIG, "%s: cannot read \"%.100s\"", name,

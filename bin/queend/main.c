@@ -463,12 +463,24 @@ serve(struct boot *b)
 	return b->code;
 }
 
-/* The ring has its own copy, in memory that is guarded. */
 static void
 wipe(char *secret)
 {
 	if (secret)
 		explicit_bzero(secret, strlen(secret));
+}
+
+/*
+ * The ring has its own copy, in memory that is guarded; this one, and that of
+ * the environment, which /proc shows, are not needed any more.
+ */
+static void
+wipe_keys(struct settings *conf)
+{
+	wipe(conf->encryption_key);
+	wipe(conf->encryption_old_keys);
+	wipe(getenv("QUEEN_ENCRYPTION_KEY"));
+	wipe(getenv("QUEEN_ENCRYPTION_OLD_KEYS"));
 }
 
 int
@@ -513,8 +525,7 @@ main(int argc, char **argv)
 						     : b.conf.log_level,
 		b.conf.log_json);
 	conf_log(conf_items, conf_items_n, &b.conf);
-	wipe(b.conf.encryption_key);
-	wipe(b.conf.encryption_old_keys);
+	wipe_keys(&b.conf);
 	conf_warn_ignored(conf_items, conf_items_n);
 	if (b.conf.file_buffer_dir && *b.conf.file_buffer_dir)
 		log_line(LOG_WARN, "boot",
