@@ -355,7 +355,7 @@ def test_sweeps_timers_and_bundles_hold_no_session_locks(cells, db):
 def test_a_fired_timer_is_found_without_hints(cells, db):
     """C3: the wake path stands still; the pop on the other process has what
     the timer became within two looks of the scan."""
-    from test_two import no_hints
+    from popkit import no_hints
     a, b = cells(2)
     b.pop("q", group="g", subscriptionMode="all")
     with no_hints(db), Workers() as w:
