@@ -437,7 +437,7 @@ def test_one_segment_always_passes(hot, q, g):
 def test_what_no_key_opens_is_blocked_and_not_claimed(hot, q, p, g):
     hot.push(p, 1, key=3)
     (row,) = hot.take(p, g, 1, keys=[1, 2])
-    assert (row.verdict, row.base, row.blob) == (4, None, None)
+    assert (row.verdict, row.base, row.blob) == (4, 0, None)
     assert hot.consumer(g, p).lease_no is None
     assert slices(hot.take(p, g, 1, keys=[2, 3])) == [(1, 0, 0, 1)]
 

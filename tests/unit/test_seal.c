@@ -74,6 +74,12 @@ malformed_keys_are_named(void **state)
 		{ K1 "0", NULL,
 			"QUEEN_ENCRYPTION_KEY is not a key (expected "
 			"64 hex characters)" },
+		{ &K1[1], NULL,
+			"QUEEN_ENCRYPTION_KEY is not a key (expected "
+			"64 hex characters)" },
+		{ NULL, K2 "," K2,
+			"QUEEN_ENCRYPTION_OLD_KEYS (key 2) has the key id 175 "
+			"of another key; make a new one" },
 		{ "x" K1, NULL,
 			"QUEEN_ENCRYPTION_KEY is not a key (expected "
 			"64 hex characters)" },
@@ -101,6 +107,42 @@ malformed_keys_are_named(void **state)
 		assert_int_equal(e.kind, ERR_CONFIG);
 		assert_string_equal(e.text, cases[i].text);
 	}
+}
+
+/* A list as long as there is room, without the key of KEY and with it. */
+static void
+there_is_room_for_so_many_keys(void **state)
+{
+	struct buf list = BUF_ZERO;
+	struct err e = ERR_ZERO;
+	bool taken[256] = { false };
+	uint8_t ids[SEAL_KEYS_MAX];
+	struct seal *s = NULL, *one;
+	int n = 0;
+	(void)state;
+
+	for (int i = 0; n < SEAL_KEYS_MAX; i++) {
+		char hex[65];
+
+		snprintf(hex, sizeof(hex), "%064x", i);
+		one = ring(hex, NULL);
+		int id = seal_key_id(one);
+
+		seal_free(one);
+		if (taken[id] || id == ID1)
+			continue;
+		taken[id] = true;
+		buf_printf(&list, "%s%s", n++ ? "," : "", hex);
+	}
+	buf_putc(&list, '\0');
+	s = ring(NULL, list.p);
+	assert_int_equal(seal_ids(s, ids), SEAL_KEYS_MAX);
+	seal_free(s);
+	assert_int_equal(seal_new(K1, list.p, &s, &e), -1);
+	assert_null(s);
+	assert_string_equal(
+		e.text, "QUEEN_ENCRYPTION_OLD_KEYS: more than 64 keys");
+	buf_fini(&list);
 }
 
 static void
@@ -233,6 +275,7 @@ main(void)
 		cmocka_unit_test(no_keys_no_ring),
 		cmocka_unit_test(the_id_is_the_first_byte_of_sha256),
 		cmocka_unit_test(malformed_keys_are_named),
+		cmocka_unit_test(there_is_room_for_so_many_keys),
 		cmocka_unit_test(what_goes_in_comes_out),
 		cmocka_unit_test(a_box_made_elsewhere_opens),
 		cmocka_unit_test(every_byte_is_guarded),
