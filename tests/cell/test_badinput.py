@@ -120,6 +120,7 @@ def bodies(part=NIL, dead=NIL, lease=NIL):
         API + "/system/kv-timers": (API + "/system/kv-timers", {
             "kv": True, "timersSchedule": True, "timersFire": True}),
         API + "/stats/refresh": (API + "/stats/refresh", {"x": 1}),
+        "/auth/logout": ("/auth/logout", {"x": 1}),
         # the wake covers all partitions whatever else it says
         "/internal/api/notify": ("/internal/api/notify", {
             "queue": "q", "x": "p"}),
@@ -176,7 +177,9 @@ NOT_JSON = [b"{", b'{"items":', b"nul", b"\x00", b"\xff\xfe{}", b"{}{}",
             b'{"a":"\xed\xa0\x80"}', b"\xef\xbb\xbf{}", b'{"a":NaN}',
             b'{"a"}', b"a=1&b=2", b"[" * 10000, b'{"a":' * 10000]
 # These read no body, or none that could be refused.
-LENIENT = {"extend", "retry", "refresh"}
+LENIENT = {"extend", "retry", "refresh", "logout"}
+# Here an array is a call, so an empty one is an empty call.
+ARRAYS = {"kv", "timers"}
 
 
 def test_what_is_not_json_is_400_on_every_post_route(stored):
@@ -200,7 +203,10 @@ def test_json_of_another_kind_is_400_on_every_post_route(stored):
         for body in (b"null", b"1", b'"x"', b"[]", b"true", b"[{}]"):
             reply = cell.post(path, body, conn=conn)
             check(reply, (path, body))
-            if pattern.rsplit("/", 1)[1] not in LENIENT:
+            name = pattern.rsplit("/", 1)[1]
+            if body == b"[]" and name in ARRAYS:
+                assert (reply.status, reply.body) == (200, {"results": []})
+            elif name not in LENIENT:
                 assert reply.status == 400, (path, body, reply)
     conn.close()
     alive(cell)
