@@ -245,19 +245,18 @@ language plpgsql volatile set lock_timeout = '2s' as $$
 #variable_conflict use_column
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
-	l_row tid[]; l_tenant uuid[]; l_of uuid;
+	r record;
 begin
-	select array_agg(y.row), array_agg(distinct y.tenant)
-	into l_row, l_tenant
-	from (select x.row, x.tenant, x.bytes, sum(x.bytes) over
+	for r in select y.tenant as of, array_agg(y.row) as rows from (select x.row, x.tenant, x.bytes, sum(x.bytes) over
 			(order by x.due_at, x.row rows unbounded preceding) upto
 		from (select w.ctid as row, w.tenant, w.due_at,
 				octet_length(w.frame) bytes
 			from queen.timers w where w.due_at <= t
 			order by w.due_at limit p_rows for update skip locked) x) y
-	where y.upto <= p_bytes or y.upto = y.bytes;
-	foreach l_of in array coalesce(l_tenant, '{}') loop
-		return query select f.* from queen.timer_fire_tenant(l_of, l_row,
+		where y.upto <= p_bytes or y.upto = y.bytes
+		group by y.tenant order by y.tenant
+	loop
+		return query select f.* from queen.timer_fire_tenant(r.of, r.rows,
 			p_attempts, p_backoff_ms, p_backoff_max_ms, t) f;
 	end loop;
 end $$;
@@ -284,9 +283,10 @@ begin
 	end if;
 end $$;
 
--- Inside: makes the destinations, lays the frames of each partition out in
--- segments of at most 1 MiB and of one key, and pushes them round by round: the
--- k-th segment of every partition goes in the k-th.
+-- Inside: timers of one tenant, found by ctid alone (with a condition on a name a
+-- plan may walk its index).  Makes the destinations, lays the frames of each
+-- partition out in segments of at most 1 MiB and of one key, and pushes them round
+-- by round: the k-th segment of every partition goes in the k-th.
 create or replace function queen.timer_fire_tenant(p_tenant uuid, p_row tid[],
 	p_attempts int, p_backoff_ms int, p_backoff_max_ms int, t timestamptz)
 returns table (verdict int, tenant uuid, queue_id bigint, part_id bigint, n int,
@@ -300,27 +300,30 @@ declare
 	r record; l_part bigint; l_key int; l_bytes bigint; l_round int; l_last int := 0;
 begin
 	select array_agg(distinct w.queue) into q_name
-	from queen.timers w where w.ctid = any (p_row) and w.tenant = p_tenant;
+	from queen.timers w where w.ctid = any (p_row);
 	select array_agg(q.id order by q.ord), array_agg(q.created order by q.ord)
 	into q_id, q_new
 	from queen.queue_resolve_v1(p_tenant, q_name, true, t) q;
 	select array_agg(x.id), array_agg(x.partition) into g_queue, g_name
-	from (select distinct q.id, w.partition
-		from queen.timers w
-		join unnest(q_name, q_id) q(name, id) on q.name = w.queue
-		where w.ctid = any (p_row) and w.tenant = p_tenant) x;
+	from (with w as materialized (select w.queue, w.partition
+			from queen.timers w where w.ctid = any (p_row))
+		select distinct q.id, w.partition
+		from w join unnest(q_name, q_id) q(name, id) on q.name = w.queue) x;
 	select array_agg(e.id order by e.ord), array_agg(e.verdict = 1 order by e.ord)
 	into g_part, g_new
 	from queen.partitions_ensure_v1(p_tenant, g_queue, g_name, t) e;
 
 	for r in
-		select w.ctid as row, g.part, octet_length(w.frame) bytes, w.key_id
-		from queen.timers w
+		with w as materialized (select w.ctid as row, w.queue, w.partition,
+				w.due_at, w.timer_key, w.key_id,
+				octet_length(w.frame) bytes
+			from queen.timers w where w.ctid = any (p_row))
+		select w.row, g.part, w.bytes, w.key_id
+		from w
 		join unnest(q_name, q_id) q(name, id) on q.name = w.queue
 		join unnest(g_queue, g_name, g_part) g(queue, name, part)
 			on g.queue = q.id and g.name = w.partition
-		where w.ctid = any (p_row) and w.tenant = p_tenant
-			and g.part is not null
+		where g.part is not null
 		order by g.part, w.due_at, w.timer_key
 	loop
 		if r.part is distinct from l_part then

@@ -9,6 +9,9 @@ import pytest
 
 from queenlib import TENANT, rows, wait_until
 from sqlkit import Kit, at, mid
+from test_sql_catalog import notices, walks  # noqa: F401
+
+pytestmark = pytest.mark.allpg
 
 OTHER = "00000000-0000-0000-0000-0000000000b2"
 MIB = 1 << 20
@@ -396,3 +399,73 @@ def test_reads(timers):
                               " 'b')", TENANT)) == frame("t-b", sub="élan")
     assert timers.value("select frame from queen.timer_peek_v1(%s, 'q', 'x')",
                         TENANT) is None
+
+
+@pytest.mark.parametrize("planned", ["empty", "one row", "full"])
+def test_no_call_walks_what_is_not_due(db, notices, planned):  # noqa: F811
+    """60 000 timers of two tenants are pending; the plans were made on empty
+    tables, on a table of one analysed row, or afterwards."""
+    timers, fill = Timers(notices), Timers(db.connect())
+
+    def traffic(no):
+        names = ["t%d-%02d" % (no, i) for i in range(64)]
+        timers.apply([(0, "q", k, {"partition": "p%d" % (i % 32)})
+                      for i, k in enumerate(names)], now=at(50))
+        assert [r[:2] for r in timers.apply(
+            [(1, "q", k, {}) for k in names[:4]], now=at(50))] == [
+            (i + 1, 2) for i in range(4)]
+        assert timers.rows("select due from queen.timer_due_v1(2000, %s)",
+                           at(60)) == [(60,)]
+        assert len(timers.rows("select * from queen.timer_next_v1(9, %s)",
+                               at(60))) == 9
+        for call, n in (("peek_v1(%s, 'q', %s)", 1),
+                        ("list_v1(%s, 'q', %s, 9)", 10)):
+            assert len(timers.rows("select * from queen.timer_" + call,
+                                   TENANT, names[20])) == n
+        assert timers.value("select queen.timer_count_v1(%s, 'q', %s)",
+                            TENANT, "t%d-1" % no) == 10
+        assert timers.fail("q", names[5], message_id(names[5]),
+                           now=at(60)) == 0
+        assert timers.fire_one("q", names[6], now=at(60)) == [(0, 1)]
+        assert sum(r[2] for r in timers.fire(now=at(60))) == 58
+        timers.cancel("q", names[5])
+
+    if planned == "one row":
+        fill.schedule("q", "one", now=at(9000000))
+        fill.rows("analyze queen.timers")
+    if planned != "full":
+        traffic(1)
+    for tenant in (TENANT, OTHER):
+        fill.rows(
+            "insert into queen.timers (tenant, queue, timer_key, partition,"
+            " deliver_at, due_at, message_id, frame, hash, created_at,"
+            " updated_at) select %s, case when i %% 2 = 0 then 'q' else 'r'"
+            " end, 'k' || i, 'p', d, d, gen_random_uuid(), %s, %s, d, d"
+            " from (select i, %s::timestamptz + i * interval '1 s' d"
+            " from generate_series(1, 30000) i) x", tenant, frame("x"),
+            mid("x"), at(8000000))
+    if planned == "full":
+        fill.rows("analyze queen.timers")
+    notices.notices.clear()
+    traffic(2)
+    seen = "\n".join(notices.notices)
+    for part in ("delete from queen.timers", "for update skip locked",
+                 "insert into queen.segments", "count(*) from queen.timers"):
+        assert part in seen, part
+    found = walks(notices, 300)
+    assert not found, found[0]
+
+
+def test_a_fire_waits_for_nobody_long(db, timers):
+    part = timers.part(timers.queue("q"), "Default")
+    timers.schedule("q", "k")
+    conn = db.connect(autocommit=False)
+    rows(conn, "select 1 from queen.partition_heads where id = %s for update",
+         (part,))
+    for fire in (timers.fire, lambda: timers.fire_one("q", "k")):
+        with pytest.raises(psycopg2.errors.LockNotAvailable):
+            fire()
+    assert timers.pending() == ["k"]
+    assert timers.value("show lock_timeout") == "0"
+    conn.rollback()
+    assert timers.fire() == [(0, part, 1)]
