@@ -4,8 +4,9 @@
  * rings it is tied to: the one of its group (wildcard), one partition of it
  * (pinned), or those of all queues with its labels (discovery).  pop.c leads a
  * request from its query to its lot, pop_ring.c keeps rings, pop_lot.c lots,
- * pop_call.c claims, pop_open.c opens what is sealed, pop_reply.c answers,
- * pop_all.c makes and counts the whole.
+ * pop_call.c claims, pop_answer.c reads what came back, pop_open.c opens what
+ * is sealed, pop_reply.c writes the answer, pop_all.c makes and counts the
+ * whole.
  */
 #ifndef QUEEND_POP_INT_H
 #define QUEEND_POP_INT_H
