@@ -8,17 +8,16 @@
  * interrupts a request; none of them lasts longer than REQUEST_MS.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "client.h"
 #include "cmds.h"
 #include "ctl.h"
@@ -30,9 +29,9 @@ enum {
 	TTL_MAX_MS = 86400000,
 	POLL_MIN_MS = 50, /* while another holds it */
 	POLL_MAX_MS = 1000,
+	LOOK_MS = 20, /* whether a group is gone */
 	RETRY_MS = 200, /* after an answer that was none */
 	GIVE_MS = 5000, /* for giving it back */
-	FDS = 256,
 	NOT_FOUND = 127,
 	NOT_RUN = 126,
 	BY_SIGNAL = 128, /* as shells do */
@@ -40,14 +39,12 @@ enum {
 
 struct run {
 	struct lock lock;
+	struct child child;
 	char *const *argv;
 	sigset_t taken, before;
-	bool was_open[FDS]; /* what the command inherits */
 	int64_t grace_ms, margin_ms;
 	int64_t renew_at_ms, kill_at_ms;
-	pid_t pid;
-	bool ended, stopping, killed, terminal;
-	int status;
+	bool stopping, killed;
 	int signal; /* that ended the wait for the lock */
 };
 
@@ -75,8 +72,6 @@ block_signals(struct run *r)
 	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
 		sigaddset(&r->taken, list[i]);
 	sigprocmask(SIG_BLOCK, &r->taken, &r->before);
-	for (int fd = 0; fd < FDS; fd++)
-		r->was_open[fd] = fcntl(fd, F_GETFD) >= 0;
 }
 
 /* ---- taking it ---- */
@@ -139,8 +134,8 @@ take(struct run *r, int64_t wait_ms)
 
 /* ---- the command ---- */
 
-static void
-exec_command(const struct run *r, int report)
+static int
+start(struct run *r)
 {
 	char token[24];
 
@@ -148,81 +143,7 @@ exec_command(const struct run *r, int report)
 	setenv("QUEEN_LOCK_NAMESPACE", r->lock.ns, 1);
 	setenv("QUEEN_LOCK_NAME", r->lock.name, 1);
 	setenv("QUEEN_LOCK_TOKEN", token, 1);
-	setpgid(0, 0);
-	/* a keeper that was killed renews no more */
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	signal(SIGINT, SIG_DFL);
-	signal(SIGTERM, SIG_DFL);
-	sigprocmask(SIG_SETMASK, &r->before, NULL);
-	execvp(r->argv[0], r->argv);
-	int code = errno;
-
-	if (write(report, &code, sizeof(code)) < 0)
-		_exit(NOT_RUN);
-	_exit(code == ENOENT ? NOT_FOUND : NOT_RUN);
-}
-
-/* Connections of ours are not the command's. */
-static void
-hide_descriptors(const struct run *r)
-{
-	for (int fd = 3; fd < FDS; fd++)
-		if (!r->was_open[fd] && fcntl(fd, F_GETFD) >= 0)
-			fcntl(fd, F_SETFD, FD_CLOEXEC);
-}
-
-/* 0, or the errno of a command that could not be run. */
-static int
-start(struct run *r)
-{
-	int report[2], code = 0;
-
-	hide_descriptors(r);
-	if (pipe2(report, O_CLOEXEC) != 0)
-		return errno;
-	fflush(stdout);
-	r->pid = fork();
-	if (r->pid == 0)
-		exec_command(r, report[1]);
-	if (r->pid < 0)
-		code = errno;
-	close(report[1]);
-	if (r->pid > 0) {
-		setpgid(r->pid, r->pid);
-		/* it reads the terminal when we did */
-		r->terminal = tcgetpgrp(STDIN_FILENO) == getpgrp() &&
-			      tcsetpgrp(STDIN_FILENO, r->pid) == 0;
-		if (read(report[0], &code, sizeof(code)) != sizeof(code))
-			code = 0;
-	}
-	close(report[0]);
-	return code;
-}
-
-static void
-tell_group(const struct run *r, int signo)
-{
-	/* a group that is not there yet has only its first process */
-	if (kill(-r->pid, signo) != 0)
-		kill(r->pid, signo);
-}
-
-static void
-reap(struct run *r)
-{
-	int status;
-	pid_t pid = waitpid(r->pid, &status, WNOHANG | WUNTRACED);
-
-	if (pid != r->pid)
-		return;
-	if (WIFSTOPPED(status)) {
-		/* a lease does not stand still, nor does the command */
-		if (r->terminal)
-			tell_group(r, SIGCONT);
-		return;
-	}
-	r->ended = true;
-	r->status = status;
+	return child_start(&r->child, r->argv, &r->before);
 }
 
 /* The lease is lost or will be: the command has to end. */
@@ -231,8 +152,8 @@ stop(struct run *r, int64_t within_ms)
 {
 	r->stopping = true;
 	r->kill_at_ms = lock_now_ms() + within_ms;
-	tell_group(r, SIGTERM);
-	tell_group(r, SIGCONT);
+	child_signal(&r->child, SIGTERM);
+	child_signal(&r->child, SIGCONT);
 }
 
 static void
@@ -255,18 +176,32 @@ renew(struct run *r)
 	stop(r, r->grace_ms);
 }
 
+/*
+ * Is there anything to wait for?  A command that ends by itself may leave
+ * others behind; after the lease none of the group may go on.
+ */
+static bool
+goes_on(struct run *r)
+{
+	child_poll(&r->child);
+	if (!r->child.ended)
+		return true;
+	return r->stopping && !r->killed && child_group_runs(&r->child);
+}
+
 static void
 keep(struct run *r)
 {
 	r->renew_at_ms = r->lock.ends_ms - r->lock.ttl_ms * 2 / 3;
-	while (reap(r), !r->ended) {
+	while (goes_on(r)) {
 		int64_t now = lock_now_ms();
 		int64_t give_up = r->lock.ends_ms - r->grace_ms - r->margin_ms;
 		int64_t next = r->stopping ? r->kill_at_ms : r->renew_at_ms;
 
 		if (r->stopping && now >= r->kill_at_ms && !r->killed) {
-			tell_group(r, SIGKILL);
+			child_signal(&r->child, SIGKILL);
 			r->killed = true;
+			continue;
 		} else if (!r->stopping && now >= give_up) {
 			stop(r, r->lock.ends_ms - r->margin_ms - now);
 			continue;
@@ -276,14 +211,17 @@ keep(struct run *r)
 		}
 		if (!r->stopping && give_up < next)
 			next = give_up;
+		if (r->child.ended && next > now + LOOK_MS)
+			next = now + LOOK_MS; /* nobody tells of these */
 		int signo =
 			wait_signal(r, r->killed ? POLL_MAX_MS : next - now);
 
 		if (signo && signo != SIGCHLD && signo != SIGTTOU)
-			tell_group(r, signo);
+			child_signal(&r->child, signo);
 	}
-	if (r->terminal)
-		tcsetpgrp(STDIN_FILENO, getpgrp());
+	if (r->stopping)
+		child_signal(&r->child, SIGKILL);
+	child_fini(&r->child);
 }
 
 /* ---- giving it back ---- */
@@ -314,25 +252,22 @@ hold(struct run *r)
 {
 	int error = start(r);
 
-	if (error != 0 || r->pid < 0) {
-		if (r->pid > 0)
-			waitpid(r->pid, NULL, 0);
+	if (error != 0) {
+		child_fini(&r->child);
 		give(r);
 		return ctl_fail(error == ENOENT ? NOT_FOUND : NOT_RUN,
 			"cannot run %s: %s", r->argv[0], strerror(error));
 	}
 	keep(r);
-	if (r->stopping)
-		/* who left something of it running must not go on either */
-		kill(-r->pid, SIGKILL);
 	give(r);
 	if (r->stopping)
 		return ctl_fail(CTL_SERVER,
 			"the lease of \"%s\" was lost and the command ended: "
 			"%s",
 			r->lock.name, r->lock.note);
-	return WIFSIGNALED(r->status) ? BY_SIGNAL + WTERMSIG(r->status)
-				      : WEXITSTATUS(r->status);
+	return WIFSIGNALED(r->child.status)
+		       ? BY_SIGNAL + WTERMSIG(r->child.status)
+		       : WEXITSTATUS(r->child.status);
 }
 
 /* ---- the phrase ---- */
@@ -375,6 +310,7 @@ cmd_lock(struct ctl *c, const struct cmd_call *a)
 	if (r.grace_ms > ttl / 3)
 		r.grace_ms = ttl / 3;
 	r.margin_ms = ttl / 20;
+	child_init(&r.child);
 	block_signals(&r);
 	lock_init(
 		&r.lock, c, cmd_str(a, "namespace"), a->arg[0], ttl, r.argv[0]);

@@ -315,16 +315,75 @@ def test_without_a_server_the_command_ends_before_the_lease(
     assert one.wait(30) == SERVER
 
 
+# a process below the command: writes its number when it has set its trap
+BELOW = "sh -c 'trap \"%s\" TERM; echo $$ >%s; while :; do sleep 0.1; done' & "
+
+
+def numbers(ctl, *names):
+    for name in names:
+        wait_until(lambda name=name: exists(ctl, name) and read(ctl, name))
+    return [int(read(ctl, name)) for name in names]
+
+
 def test_a_killed_keeper_takes_its_command_along(ctl, rows, spawn):
+    """And what the command has started, however deep."""
     one = spawn(ctl, "lock", "l", "--ttl", "3s", "--", "sh", "-c",
+                BELOW % ("", "below") +
+                "(sh -c 'echo $$ >deep; trap \"\" TERM; while :; do"
+                " sleep 0.1; done' &) ;"
                 "echo $$ >up; while :; do sleep 0.1; done")
-    wait_until(lambda: exists(ctl, "up") and read(ctl, "up"))
-    pid = int(read(ctl, "up"))
+    pids = numbers(ctl, "up", "below", "deep")
     one.kill()
-    wait_until(lambda: not alive(pid))
+    for pid in pids:
+        wait_until(lambda pid=pid: not alive(pid))
     assert rows.live(LOCKS + "l")
     # the lease runs out by itself
     assert ctl.run("lock", "l", "--", "echo", "mine") == "mine\n"
+
+
+def test_the_guard_ends_with_the_command(ctl, rows, spawn):
+    """It is of no further use then, and what the command left behind on
+    purpose lives."""
+    one = spawn(ctl, "lock", "l", "--", "sh", "-c",
+                "(sh -c 'echo $$ >left; while [ ! -e end ]; do sleep 0.1;"
+                " done' >/dev/null 2>&1 &); echo $$ >up;"
+                "while [ ! -e left ]; do sleep 0.1; done")
+    up, left = numbers(ctl, "up", "left")
+    assert one.wait(30) == 0
+    assert not alive(up) and alive(left)
+    assert rows.rows == {}
+    # nothing of queenctl holds the pipes open
+    assert one.communicate(timeout=30) == ("", "")
+    open(os.path.join(ctl.home, "end"), "w").close()
+    wait_until(lambda: not alive(left))
+
+
+def test_a_lost_lease_ends_the_whole_group(ctl, rows, spawn):
+    """All of it is told, those that take their time get the grace even when
+    the command itself has ended, and nobody gets more."""
+    one = spawn(ctl, "lock", "l", "--ttl", "9s", "--grace", "3s", "--",
+                "sh", "-c", BELOW % ("sleep 0.5; echo done >tidied; exit",
+                                     "below") +
+                "echo $$ >up; while :; do sleep 0.1; done")
+    up, below = numbers(ctl, "up", "below")
+    held(rows)
+    wait_until(lambda: not alive(up))
+    began = time.monotonic()
+    assert one.wait(40) == SERVER
+    assert read(ctl, "tidied") == "done\n"
+    assert not alive(below)
+    # it did not sit out the grace when nobody was left
+    assert time.monotonic() - began < 2.5
+
+
+def test_a_group_that_ignores_the_end_is_killed(ctl, rows, spawn):
+    one = spawn(ctl, "lock", "l", "--ttl", "3s", "--grace", "500ms", "--",
+                "sh", "-c", BELOW % ("", "below") +
+                "echo $$ >up; while :; do sleep 0.1; done")
+    up, below = numbers(ctl, "up", "below")
+    held(rows)
+    assert one.wait(30) == SERVER
+    assert not alive(up) and not alive(below)
 
 
 # Against a cell
