@@ -338,8 +338,9 @@ begin
 	end loop;
 	return query select (n + row_number() over (order by min(u.ord)))::int, 1,
 		u.key, null::text, null::bigint, null::timestamptz, null::timestamptz
-	from unnest(p_keys) with ordinality u(key, ord)
-	where u.key = any (missing) group by u.key order by min(u.ord);
+	from unnest(missing) m(key)
+	join unnest(p_keys) with ordinality u(key, ord) on u.key = m.key
+	group by u.key order by min(u.ord);
 	return query select 0, cut::int, null::text, null::text, null::bigint,
 		null::timestamptz, null::timestamptz;
 end $$;
@@ -393,16 +394,26 @@ begin
 		null::timestamptz, null::timestamptz;
 end $$;
 
--- One write: put, delete or incr.  Raises 22001 when an incr grows too long.
-create or replace function queen.kv_write(p_tenant uuid, p_op int, p_ns text,
+-- One operation on one key, as kv_apply_v1 returns it.  Raises 22001 when an
+-- incr grows too long.
+create or replace function queen.kv_single(p_tenant uuid, p_op int, p_ns text,
 	p_key text, p_value jsonb, p_expect bigint, p_delta text, p_min text,
 	p_max text, p_expires timestamptz, p_at timestamptz,
-	out verdict int, out reason text, out value text, out version bigint)
+	out verdict int, out reason text, out value text, out version bigint,
+	out expires_at timestamptz, out updated_at timestamptz)
 language plpgsql volatile as $$
+#variable_conflict use_column
 declare
 	w record;
 begin
-	if p_op = 3 then
+	if p_op = 0 then
+		select k.value::text, k.version, k.expires_at, k.updated_at
+		into value, version, expires_at, updated_at from queen.kv k
+		where k.tenant = p_tenant and k.namespace = p_ns and k.key = p_key
+			and queen.kv_live_v1(k.expires_at, p_at);
+		verdict := (not found)::int;
+		return;
+	elsif p_op = 3 then
 		w := queen.kv_put(p_tenant, p_ns, p_key, p_value, p_expect, p_expires,
 			p_at);
 	elsif p_op = 4 then
@@ -420,35 +431,39 @@ begin
 	value := w.value;
 	version := w.version;
 end $$;
+drop function if exists queen.kv_write(uuid, int, text, text, jsonb, bigint, text,
+	text, text, timestamptz, timestamptz);
 
--- One read: get, getMany or getPrefix, as kv_apply_v1 returns it.
+-- One read of several keys: getMany (1) or getPrefix, as kv_apply_v1 returns it.
 create or replace function queen.kv_read(p_tenant uuid, p_op int, p_ns text,
 	p_key text, p_keys text[], p_after text, p_limit int, p_keys_only boolean,
 	p_budget bigint, p_at timestamptz)
 returns table (row_no int, verdict int, key text, value text, version bigint,
 	expires_at timestamptz, updated_at timestamptz)
 language plpgsql volatile as $$
-#variable_conflict use_column
 begin
 	if p_op = 1 then
 		perform queen.kv_check_names_v1(p_ns, '-');
 		return query select r.* from queen.kv_get_many(p_tenant, p_ns, p_keys,
 			p_budget, p_at) r;
-		return;
-	elsif p_op = 2 then
+	else
 		return query select r.* from queen.kv_page(p_tenant, p_ns, p_key,
 			p_after, p_limit, coalesce(p_keys_only, false), false, p_budget,
 			p_at) r;
-		return;
 	end if;
-	select k.value::text, k.version, k.expires_at, k.updated_at
-	into value, version, expires_at, updated_at from queen.kv k
-	where k.tenant = p_tenant and k.namespace = p_ns and k.key = p_key
-		and queen.kv_live_v1(k.expires_at, p_at);
-	row_no := 0;
-	verdict := (not found)::int;
-	key := p_key;
-	return next;
+end $$;
+
+-- In which order the operations of a call are applied: positions.
+create or replace function queen.kv_order(k_op smallint[], k_ns text[], k_key text[])
+returns int[]
+language plpgsql immutable as $$
+begin
+	if cardinality(k_op) < 2 then	-- nearly every call: no query
+		return case cardinality(k_op) when 1 then '{1}' else '{}' end;
+	end if;
+	return (select array_agg(k.ord::int order by k.op in (1, 2),
+			k.ns collate "C", k.key collate "C", k.ord)
+		from unnest(k_op, k_ns, k_key) with ordinality k(op, ns, key, ord));
 end $$;
 
 -- The operations of a call, all at one instant, in the order (single keys before
@@ -476,7 +491,8 @@ declare
 	budget bigint := coalesce(p_read_bytes, 4194304);
 	max_ops int := case when p_in_bundle then 64 else 4096 end;
 	max_keys int := case when p_in_bundle then 256 else 4096 end;
-	o record; w record; n_keys int := 0; l_ns text; l_key text;
+	w record; n_keys int := 0; keys text[];
+	op int; ns text; at_ns text; at_key text;	-- at_: of the last write
 begin
 	if (cardinality(k_op) = all (array[cardinality(k_ns), cardinality(k_key),
 			cardinality(k_value), cardinality(k_expect),
@@ -490,58 +506,62 @@ begin
 	elsif cardinality(k_op) > max_ops then
 		raise exception 'kv_too_many_ops' using errcode = '22023';
 	end if;
-	for o in
-		select k.*, k.value::jsonb as v, case when k.op = 1 then coalesce((
-				select array_agg(m.key order by m.n)
+	foreach ord in array queen.kv_order(k_op, k_ns, k_key) loop
+		op := k_op[ord];
+		ns := k_ns[ord];
+		key := k_key[ord];
+		perform queen.kv_check_op(op, k_value[ord]::jsonb, k_expect[ord],
+			k_ttl_s[ord], k_delta[ord]);
+		if op = 1 then
+			keys := coalesce((select array_agg(m.key order by m.n)
 				from unnest(m_op, m_key) with ordinality m(op, key, n)
-				where m.op = k.ord), '{}') end as keys,
-			least(greatest(coalesce(k.lim, 100), 1), 1000) as page,
-			t + k.ttl_s * interval '1 second' as expires
-		from unnest(k_op, k_ns, k_key, k_value, k_expect, k_ttl_s, k_required,
-			k_delta, k_min, k_max, k_after, k_limit, k_keys_only)
-			with ordinality k(op, ns, key, value, expect, ttl_s, required,
-			delta, min, max, after, lim, keys_only, ord)
-		order by k.op in (1, 2), k.ns collate "C", k.key collate "C", k.ord
-	loop
-		perform queen.kv_check_op(o.op, o.v, o.expect, o.ttl_s, o.delta);
-		if o.op <> 1 then
-			perform queen.kv_check_names_v1(o.ns, o.key);
+				where m.op = ord), '{}');
+		else
+			perform queen.kv_check_names_v1(ns, key);
 		end if;
-		n_keys := n_keys + case o.op when 1 then cardinality(o.keys)
-			when 2 then o.page else 1 end;
+		n_keys := n_keys + case op when 1 then cardinality(keys) when 2
+			then least(greatest(coalesce(k_limit[ord], 100), 1), 1000)
+			else 1 end;
 		if n_keys > max_keys then
 			raise exception 'kv_too_many_keys' using errcode = '22023';
-		elsif o.op = 2 and p_in_bundle then
+		elsif op = 2 and p_in_bundle then
 			raise exception 'kv_get_prefix_not_allowed_in_transaction'
 				using errcode = '22023';
-		elsif o.op > 2 and (o.ns, o.key) = (l_ns, l_key) then
+		elsif op > 2 and (ns, key) = (at_ns, at_key) then
 			raise exception 'kv_duplicate_key_in_call' using errcode = '22023';
 		end if;
-		ord := o.ord;
-		if o.op < 3 then
+		reason := null;
+		if op in (1, 2) then
 			for row_no, verdict, key, value, version, expires_at, updated_at in
-				select r.* from queen.kv_read(p_tenant, o.op, o.ns, o.key,
-					o.keys, o.after, o.page, o.keys_only, budget, t) r
+				select r.* from queen.kv_read(p_tenant, op, ns, key, keys,
+					k_after[ord], k_limit[ord], k_keys_only[ord], budget,
+					t) r
 			loop
 				budget := budget - coalesce(octet_length(value), 0);
 				return next;
 			end loop;
 			continue;
 		end if;
-		w := queen.kv_write(p_tenant, o.op, o.ns, o.key, o.v, o.expect,
-			o.delta, o.min, o.max, o.expires, t);
+		w := queen.kv_single(p_tenant, op, ns, key, k_value[ord]::jsonb,
+			k_expect[ord], k_delta[ord], k_min[ord], k_max[ord],
+			t + k_ttl_s[ord] * interval '1 second', t);
 		row_no := 0;
-		verdict := w.verdict + (w.verdict = 1 and coalesce(o.required,
-			false))::int;
+		verdict := w.verdict;
 		reason := w.reason;
-		key := o.key;
 		value := w.value;
 		version := w.version;
+		expires_at := w.expires_at;
+		updated_at := w.updated_at;
+		if op = 0 then
+			budget := budget - coalesce(octet_length(value), 0);
+		else
+			verdict := verdict + (verdict = 1
+				and coalesce(k_required[ord], false))::int;
+			at_ns := ns;
+			at_key := key;
+		end if;
 		return next;
 		exit when verdict = 2;
-		reason := null;
-		l_ns := o.ns;
-		l_key := o.key;
 	end loop;
 end $$;
 
