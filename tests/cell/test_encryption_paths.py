@@ -240,6 +240,29 @@ def test_two_newest_keys_at_once(new_cell, db):
             "%s%d" % (name, i) for i in range(40)]
 
 
+def test_what_waits_is_opened_after_a_rotation(new_cell, db):
+    """A pending timer and a dead letter of the former key."""
+    a = new_cell(QUEEN_ENCRYPTION_KEY=K1).start()
+    flag(a, "q")
+    a.push("q", [PAYLOAD])
+    m, = popped(a)
+    a.ack([m], status="dlq", error="x")
+    reply = a.post("/api/v1/timers", {"operations": [
+        timer("q", "k", {"late": 1})]})
+    assert reply.body["results"][0]["status"] == "scheduled", reply
+    a.term()
+    db.rows("update queen.timers set due_at = now(), deliver_at = now()")
+    a.extra.update(QUEEN_ENCRYPTION_KEY=K2, QUEEN_ENCRYPTION_OLD_KEYS=K1)
+    a.start()
+    assert [m["data"] for m in popped(a, wait=True)] == [{"late": 1}]
+    assert key_ids(db) == [key_id(K1)] * 2
+    row, = a.get("/api/v1/dlq").body["messages"]
+    assert row["data"] == PAYLOAD
+    reply = a.post("/api/v1/dlq/%s/replay" % row["id"])
+    assert reply.status == 200, reply
+    assert key_ids(db) == [key_id(K1)] * 2 + [key_id(K2)]
+
+
 def test_the_flag_of_one_process_holds_at_once_on_another(cells, db):
     a, b = cells(2, QUEEN_ENCRYPTION_KEY=K1)
     for i in range(10):
