@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <zstd.h>
 
 #include "buf.h"
 #include "err.h"
@@ -78,6 +79,41 @@ corrupt_and_too_large_are_refused(void **state)
 	buf_fini(&back);
 }
 
+/* As a stream writes it: the head does not tell the size. */
+static void
+a_frame_that_does_not_tell_its_size(void **state)
+{
+	char plain[4000], packed[4000];
+	struct buf back = BUF_ZERO;
+	struct err e = ERR_ZERO;
+	ZSTD_CCtx *ctx = ZSTD_createCCtx();
+	size_t n;
+
+	(void)state;
+	memset(plain, 'a', sizeof(plain));
+	ZSTD_CCtx_setParameter(ctx, ZSTD_c_contentSizeFlag, 0);
+	n = ZSTD_compress2(ctx, packed, sizeof(packed), plain, sizeof(plain));
+	assert_false(ZSTD_isError(n));
+	assert_int_equal(
+		ZSTD_getFrameContentSize(packed, n), ZSTD_CONTENTSIZE_UNKNOWN);
+	assert_int_equal(
+		zst_unpack(span_make(packed, n), sizeof(plain) - 1, &back, &e),
+		-1);
+	assert_int_equal(e.kind, ERR_LIMIT);
+	for (size_t k = 0; k < n; k++) {
+		assert_int_equal(zst_unpack(span_make(packed, k), sizeof(plain),
+					 &back, &e),
+			-1);
+		assert_int_equal(e.kind, ERR_INPUT);
+	}
+	assert_int_equal(back.len, 0);
+	assert_int_equal(
+		zst_unpack(span_make(packed, n), sizeof(plain), &back, &e), 0);
+	assert_true(span_eq(buf_span(&back), span_make(plain, sizeof(plain))));
+	buf_fini(&back);
+	ZSTD_freeCCtx(ctx);
+}
+
 int
 main(void)
 {
@@ -85,6 +121,7 @@ main(void)
 		cmocka_unit_test(what_shrinks_comes_back),
 		cmocka_unit_test(what_does_not_shrink_is_left),
 		cmocka_unit_test(corrupt_and_too_large_are_refused),
+		cmocka_unit_test(a_frame_that_does_not_tell_its_size),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
