@@ -104,6 +104,8 @@ bool hsrv_has_query(const struct hsrv_req *r);
 /* A header by case-insensitive name; false when absent. */
 bool hsrv_header(const struct hsrv_req *r, const char *name,
 	struct span *out);
+/* How often it stands there. */
+int hsrv_header_count(const struct hsrv_req *r, const char *name);
 struct span hsrv_body(const struct hsrv_req *r);	/* contiguous */
 /* Lives until the last byte of the reply is out. */
 struct arena *hsrv_arena(struct hsrv_req *r);

@@ -59,20 +59,33 @@ hsrv_has_query(const struct hsrv_req *r)
 	return r->query.p != NULL;
 }
 
-bool
-hsrv_header(const struct hsrv_req *r, const char *name, struct span *out)
+static bool
+is_named(const struct hsrv_field *f, const char *name)
 {
 	size_t n = strlen(name);
 
-	for (int i = 0; i < r->fields_n; i++) {
-		const struct hsrv_field *f = &r->fields[i];
+	return f->name.n == n && strncasecmp(f->name.p, name, n) == 0;
+}
 
-		if (f->name.n == n && strncasecmp(f->name.p, name, n) == 0) {
-			*out = f->value;
+bool
+hsrv_header(const struct hsrv_req *r, const char *name, struct span *out)
+{
+	for (int i = 0; i < r->fields_n; i++)
+		if (is_named(&r->fields[i], name)) {
+			*out = r->fields[i].value;
 			return true;
 		}
-	}
 	return false;
+}
+
+int
+hsrv_header_count(const struct hsrv_req *r, const char *name)
+{
+	int n = 0;
+
+	for (int i = 0; i < r->fields_n; i++)
+		n += is_named(&r->fields[i], name);
+	return n;
 }
 
 struct span

@@ -18,7 +18,8 @@
 
 struct jwt {
 	struct jwt_conf conf;
-	struct span secret;
+	char *guarded; /* memory of libsodium, NULL without a secret */
+	struct span secret; /* in it */
 	bool has_pem, pem_bad;
 	struct jwt_key pem;
 };
@@ -71,6 +72,21 @@ check_conf(const struct jwt_conf *c, struct err *e)
 	return 0;
 }
 
+/* Locked, kept out of core dumps, never written again, zeroed when freed. */
+static void
+guard_secret(struct jwt *j, struct span secret)
+{
+	j->conf.secret = NULL;
+	if (secret.n == 0)
+		return;
+	j->guarded = sodium_malloc(secret.n);
+	if (!j->guarded)
+		abort();
+	memcpy(j->guarded, secret.p, secret.n);
+	sodium_mprotect_readonly(j->guarded);
+	j->secret = span_make(j->guarded, secret.n);
+}
+
 int
 jwt_new(const struct jwt_conf *c, struct jwt **out, struct err *e)
 {
@@ -85,7 +101,7 @@ jwt_new(const struct jwt_conf *c, struct jwt **out, struct err *e)
 	if (!j)
 		abort();
 	j->conf = *c;
-	j->secret = span_of(c->secret);
+	guard_secret(j, span_of(c->secret));
 	j->has_pem = given(c->public_key);
 	if (j->has_pem)
 		j->pem_bad = jwt_key_of_pem(span_of(c->public_key), &j->pem);
@@ -99,6 +115,7 @@ jwt_free(struct jwt *j)
 	if (!j)
 		return;
 	jwt_key_fini(&j->pem);
+	sodium_free(j->guarded);
 	free(j);
 }
 

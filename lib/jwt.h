@@ -31,7 +31,10 @@ enum jwt_role {
 	JWT_WRITE_ONLY = 8,
 };
 
-/* Settings; NULL is the same as empty.  Borrowed as long as the jwt lives. */
+/*
+ * Settings; NULL is the same as empty.  Borrowed as long as the jwt lives, but
+ * for the secret, which is copied to guarded memory: wipe it then.
+ */
 struct jwt_conf {
 	const char *algorithm;	/* JWT_ALGORITHM */
 	const char *secret;

@@ -150,9 +150,11 @@ find_tenant(
 	if (!g->conf->tenancy_header || level == ROUTE_PUBLIC ||
 		level == HSRV_NO_ROUTE || !hsrv_header(r, "x-queen-tenant", &s))
 		return true;
-	if (s.n == 0)
+	/* which of two did the proxy write? */
+	if (s.n == 0 && hsrv_header_count(r, "x-queen-tenant") == 1)
 		return true;
-	if (!parse_tenant(s, tenant)) {
+	if (hsrv_header_count(r, "x-queen-tenant") != 1 ||
+		!parse_tenant(s, tenant)) {
 		hsrv_reply_error(r, 400,
 			"invalid x-queen-tenant header (must be a UUID)");
 		return false;
@@ -271,7 +273,8 @@ gate_ask(struct hsrv_req *r, int level)
 	if (!g->jwt || gate_skips(g->conf->jwt_skip_paths, hsrv_path(r)) ||
 		asked == ROUTE_PUBLIC)
 		return pass(g, r, level, SPAN_LIT(""));
-	if (!hsrv_header(r, "authorization", &value) || !is_ascii(value)) {
+	if (!hsrv_header(r, "authorization", &value) || !is_ascii(value) ||
+		hsrv_header_count(r, "authorization") != 1) {
 		hsrv_reply_error(r, 401, "Authentication required");
 		return false;
 	}

@@ -471,16 +471,18 @@ wipe(char *secret)
 }
 
 /*
- * The ring has its own copy, in memory that is guarded; this one, and that of
- * the environment, which /proc shows, are not needed any more.
+ * Ring and gate have their own copies, in memory that is guarded; these, and
+ * those of the environment, which /proc shows, are not needed any more.
  */
 static void
 wipe_keys(struct settings *conf)
 {
 	wipe(conf->encryption_key);
 	wipe(conf->encryption_old_keys);
-	wipe(getenv("QUEEN_ENCRYPTION_KEY"));
-	wipe(getenv("QUEEN_ENCRYPTION_OLD_KEYS"));
+	wipe(conf->jwt_secret);
+	for (size_t i = 0; i < conf_items_n; i++)
+		if (conf_items[i].secret)
+			wipe(getenv(conf_items[i].name));
 }
 
 int

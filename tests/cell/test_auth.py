@@ -13,6 +13,8 @@ import pytest
 import queenlib
 from keykit import Authority, EdKey, KeyServer, b64
 from queenlib import wait_until
+from rawhttp import error_of, exchange, request
+from test_encryption_keys import holders
 
 SECRET = "cell-test-secret-0123456789abcdef"
 VECTOR_RW = (
@@ -89,6 +91,78 @@ def test_every_route_for_every_role(cell):
                     403, {"error": "Insufficient permissions"}), at
 
 
+# Families of later releases, and of tools beside queend: their paths ask for
+# the right they will need, so a token can be made before they are there.
+ABSENT = [
+    ("GET", "/api/v1/analytics/dlq-signatures", "read"),
+    ("GET", "/api/v1/analytics/partition-liveness", "read"),
+    ("GET", "/api/v1/analytics/queue-parked-replicas", "read"),
+    ("GET", "/api/v1/analytics/system-metrics", "read"),
+    ("GET", "/api/v1/analytics/worker-metrics", "read"),
+    ("GET", "/api/v1/analytics/workload", "read"),
+    ("GET", "/api/v1/connectors", "read"),
+    ("GET", "/api/v1/connectors/x", "read"),
+    ("POST", "/api/v1/connectors", "admin"),
+    ("PUT", "/api/v1/connectors/x", "admin"),
+    ("POST", "/api/v1/connectors/x/resync", "admin"),
+    ("DELETE", "/api/v1/connectors/x", "admin"),
+    ("GET", "/api/v1/ephemeral/queues", "read"),
+    ("GET", "/api/v1/ephemeral/queues/x", "read"),
+    ("POST", "/api/v1/ephemeral/push", "write"),
+    ("POST", "/api/v1/ephemeral/ack", "read_write"),
+    ("POST", "/api/v1/ephemeral/configure", "read_write"),
+    ("GET", "/api/v1/ephemeral/pop/x", "read_write"),
+    ("POST", "/api/v1/ephemeral/queues/x/reset", "read_write"),
+    ("DELETE", "/api/v1/ephemeral/queues/x", "read_write"),
+    ("POST", "/api/v1/locks", "read_write"),
+    ("GET", "/api/v1/system/ephemeral", "admin"),
+    ("POST", "/api/v1/system/ephemeral", "admin"),
+    ("GET", "/internal/api/x", "admin"),
+    ("POST", "/streams/v1/queries", "read_write"),
+    ("POST", "/streams/v1/cycle", "read_write"),
+    ("POST", "/streams/v1/state/get", "read"),
+    ("GET", "/favicon.ico", "public"),
+    ("GET", "/assets/x.js", "public"),
+]
+
+
+@pytest.mark.cellenv(**ON)
+def test_families_that_are_not_here_ask_for_their_right(cell):
+    served = {(m, re.sub(r"[:*]\w+", "x", p)) for m, p, _ in table()}
+    for method, path, level in ABSENT:
+        assert (method, path) not in served, "it is here now"
+        for name in (None, "read-only", "write-only", "read-write", "admin"):
+            reply = cell.request(method, path, headers=role(name))
+            at = (method, path, name, reply)
+            if name in ROLES[level]:
+                assert reply.status == 404, at
+            elif name is None:
+                assert (reply.status, reply.body) == (
+                    401, {"error": "Authentication required"}), at
+            else:
+                assert (reply.status, reply.body) == (
+                    403, {"error": "Insufficient permissions"}), at
+
+
+@pytest.mark.cellenv(**ON)
+def test_head_is_get_for_every_role(cell):
+    """Pops aside, which make what they name."""
+    seen = 0
+    for method, pattern, level in table():
+        if method != "GET" or "/pop" in pattern:
+            continue
+        path = re.sub(r"[:*]\w+", "x", pattern)
+        for name in (None, "write-only", "read-only", "admin"):
+            head = cell.request("HEAD", path, headers=role(name))
+            got = cell.request("GET", path, headers=role(name))
+            assert (head.status, head.body) == (got.status, b""), (path, name)
+            assert (got.status in (401, 403)) == (
+                name not in ROLES[level] or path == "/auth/me"), (path, name)
+        seen += 1
+    assert seen >= 40
+    assert cell.request("HEAD", "/healthz").status == 200
+
+
 @pytest.mark.cellenv(**ON)
 def test_unknown_paths_ask_for_a_token_first(cell):
     refused(cell.get("/nonexistent"), 401, "Authentication required")
@@ -122,6 +196,73 @@ def test_refusals(cell):
     # HEAD is GET; a bare token is a token
     assert cell.request("HEAD", path, headers=role("read-only")).status == 200
     assert cell.get(path, headers={"Authorization": VECTOR_RW}).status == 200
+
+
+@pytest.mark.cellenv(**ON)
+def test_headers_that_stand_twice(cell):
+    """Which of two would count is nobody's to guess."""
+    good = "Authorization: Bearer " + VECTOR_RW
+    for fields, status in (
+            ([good], 200), ([good, good], 401),
+            ([good, "authorization: x"], 401),
+            (["Authorization:", good], 401)):
+        answer = exchange(cell, request("GET", "/status", None, *fields))
+        assert answer[0] == status, fields
+        if status == 401:
+            assert error_of(answer) == "Authentication required"
+
+
+def token_of_bytes(n):
+    """A good token of that many bytes."""
+    for head in range(4):
+        for pad in range(n * 3 // 4 - 100, n * 3 // 4):
+            parts = [b64(json.dumps({"alg": "HS256"}).encode() + b" " * head),
+                     b64(b'{"role":"admin"}' + b" " * pad)]
+            text = ".".join(parts)
+            if len(text) + 1 + 43 == n:
+                mac = hmac.new(SECRET.encode(), text.encode(),
+                               hashlib.sha256).digest()
+                return text + "." + b64(mac)
+    raise AssertionError(n)
+
+
+@pytest.mark.cellenv(**ON)
+def test_the_longest_token(cell):
+    assert cell.get("/status", headers=bearer(
+        token_of_bytes(16384))).status == 200
+    refused(cell.get("/status", headers=bearer(token_of_bytes(16385))), 401,
+            "Bad token header")
+    # beyond what any head may hold
+    answer = exchange(cell, request("GET", "/status", None, "Authorization: "
+                                    + "x" * 40000))
+    assert answer[0] == 431
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_the_secret_lies_in_guarded_memory_alone(new_cell, folder, in_file):
+    """As the keys of payloads: locked, not in a core dump, not in what /proc
+    shows of the environment, also after it has been used."""
+    secret = "a-jwt-secret-that-is-nowhere-else-0123456789"
+    env = {"JWT_SECRET": secret}
+    if in_file:
+        path = os.path.join(folder, "secret")
+        with open(path, "w") as f:
+            f.write(secret + "\n")
+        env = {"JWT_SECRET_FILE": path}
+    one = new_cell(JWT_ENABLED="true", PG_PASSWORD="not-asked-for-0123",
+                   **env).start()
+    for _ in range(10):
+        assert one.get("/status", headers=bearer(
+            token(role="admin", secret=secret))).status == 200
+    refused(one.get("/status", headers=bearer(token(role="admin"))), 401,
+            "Invalid token signature")
+    flags, = holders(one.proc.pid, secret.encode())
+    assert "dd" in flags and "lo" in flags and "wr" not in flags, flags
+    with open("/proc/%d/environ" % one.proc.pid, "rb") as f:
+        shown = f.read()
+    assert b"PG_DATABASE=" in shown
+    assert secret.encode() not in shown and b"not-asked-for" not in shown
+    assert secret not in one.log_text()
 
 
 @pytest.mark.cellenv(JWT_ALGORITHM="auto", **ON)

@@ -4,6 +4,7 @@ answers like a missing one."""
 import pytest
 
 from queenlib import NIL_TENANT, OTHER_TENANT, TENANT
+from rawhttp import error_of, exchange, request
 from test_auth import table
 
 ON = dict(QUEEN_TENANCY_HEADER="true", QUEEN_KV_TRUSTED_PROXY="true",
@@ -34,6 +35,13 @@ def test_the_header(cell):
     reply = cell.get("/api/v1/resources/queues",
                      headers={"x-queen-tenant": NIL_TENANT})
     assert (reply.status, reply.body) == (403, {"error": "forbidden"})
+    # a proxy that adds its own must have taken the client's away
+    mine = "x-queen-tenant: " + OTHER_TENANT
+    for fields in ([mine, mine], [mine, "X-Queen-Tenant: " + TENANT],
+                   ["x-queen-tenant:", mine], [mine, "x-queen-tenant: "]):
+        answer = exchange(cell, request("GET", "/api/v1/resources/queues",
+                                        None, *fields))
+        assert (answer[0], error_of(answer)) == (400, bad["error"]), fields
     cell.push("mine", [1])
     for headers in ({}, {"x-queen-tenant": ""}, {"x-queen-tenant": " "},
                     {"x-queen-tenant": TENANT}):

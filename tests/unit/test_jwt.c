@@ -359,7 +359,15 @@ bad_forms_are_bad_headers(void **state)
 		"{\"alg\":\"HS256\",\"\\u0061lg\":\"HS256\"}",
 		"{\"alg\":\"HS256\",\"x\":1,\"x\":1}",
 		"{\"alg\":\"HS256\",\"crit\":[\"b64\"],\"b64\":false}",
-		"{\"alg\":\"HS256\",\"x\":\"\xff\"}" };
+		"{\"alg\":\"HS256\",\"x\":\"\xff\"}",
+		"{\"alg\":\"HS256\",\"kid\":\"\xc0\x80\"}",
+		"{\"alg\":\"HS256\",\"\xed\xa0\x80\":1}",
+		"{\"alg\":\"\xef\xbb\xbfHS256\xff\"}",
+		"\xef\xbb\xbf{\"alg\":\"HS256\"}", "{\"alg\":[\"HS256\"]}",
+		"{\"ALG\":\"HS256\"}",
+		"{\"alg\":\"HS256\",\"kid\":\"a\",\"kid\":\"b\"}",
+		"{\"alg\":\"none\",\"alg\":\"HS256\"}",
+		"{\"alg\":\"HS256\",\"crit\":[]}" };
 	struct jwt_conf c = conf("auto");
 	(void)state;
 
@@ -371,6 +379,36 @@ bad_forms_are_bad_headers(void **state)
 			verdict_hs(&c, heads[i], "{}"), "401 Bad token header");
 	assert_string_equal(
 		verdict_hs(&c, " {\"x\":[{}],\"alg\":\"HS256\"} ", "{}"), " 0");
+}
+
+/* A good token of exactly n bytes: header and claims share the filling, as
+ * three bytes of one make four characters. */
+static struct buf
+token_of_bytes(size_t n)
+{
+	for (size_t head_n = 0; head_n < 4; head_n++)
+		for (size_t sub = 11900; sub < 12400; sub++) {
+			struct buf head = BUF_ZERO, json = BUF_ZERO, t;
+
+			buf_puts(&head, "{\"alg\":\"HS256\"");
+			for (size_t i = 0; i < head_n; i++)
+				buf_putc(&head, ' ');
+			buf_puts(&head, "}");
+			buf_putc(&head, '\0');
+			buf_puts(&json, "{\"sub\":\"s\",\"role\":\"admin\"");
+			for (size_t i = 0; i < sub; i++)
+				buf_putc(&json, ' ');
+			buf_puts(&json, "}");
+			buf_putc(&json, '\0');
+			t = token(head.p, json.p, EVP_sha256(), NULL);
+			buf_fini(&head);
+			buf_fini(&json);
+			if (t.len == n)
+				return t;
+			buf_fini(&t);
+		}
+	fail();
+	return (struct buf)BUF_ZERO;
 }
 
 static void
@@ -389,6 +427,14 @@ sizes_are_bounded(void **state)
 	assert_string_equal(
 		verdict(&c, NULL, buf_span(&t)), "401 Invalid token signature");
 	buf_fini(&t);
+	/* the longest good one, and one that is a byte longer */
+	t = token_of_bytes(JWT_TOKEN_MAX_BYTES);
+	assert_string_equal(verdict(&c, NULL, buf_span(&t)), "s 1");
+	buf_fini(&t);
+	t = token_of_bytes(JWT_TOKEN_MAX_BYTES + 1);
+	assert_string_equal(
+		verdict(&c, NULL, buf_span(&t)), "401 Bad token header");
+	buf_fini(&t);
 	/* nesting beyond the scanner's bound, and many names */
 	buf_puts(&json, "{\"x\":");
 	for (int i = 0; i < 2000; i++)
@@ -396,6 +442,17 @@ sizes_are_bounded(void **state)
 	buf_putc(&json, '\0');
 	assert_string_equal(verdict_hs(&c, "{\"alg\":\"HS256\"}", json.p),
 		"401 Invalid token signature");
+	/* the same in the header, which is read before the signature */
+	buf_reset(&json);
+	buf_puts(&json, "{\"alg\":\"HS256\",\"x\":");
+	for (int i = 0; i < 2000; i++)
+		buf_putc(&json, '[');
+	for (int i = 0; i < 2000; i++)
+		buf_putc(&json, ']');
+	buf_puts(&json, "}");
+	buf_putc(&json, '\0');
+	assert_string_equal(
+		verdict_hs(&c, json.p, "{}"), "401 Bad token header");
 	buf_reset(&json);
 	for (int i = 0; i < 129; i++)
 		buf_printf(&json, "%c\"x%d\":1", i ? ',' : '{', i);
@@ -404,6 +461,62 @@ sizes_are_bounded(void **state)
 	assert_string_equal(verdict_hs(&c, "{\"alg\":\"HS256\"}", json.p),
 		"401 Invalid token signature");
 	buf_fini(&json);
+}
+
+/* A token of three texts that are put together as they are, and signed. */
+static const char *
+verdict_raw(const struct jwt_conf *c, const char *head64, const char *claims64,
+	const char *after)
+{
+	struct buf b = BUF_ZERO;
+	const char *v;
+
+	buf_printf(&b, "%s.%s", head64, claims64);
+	put_signature(&b, EVP_sha256(), NULL, SECRET);
+	buf_puts(&b, after);
+	v = verdict(c, NULL, buf_span(&b));
+	buf_fini(&b);
+	return v;
+}
+
+/* Each well signed, so that nothing but the spelling is in the way. */
+static void
+base64_has_one_spelling(void **state)
+{
+#define HEAD "eyJhbGciOiJIUzI1NiJ9"
+	static const struct {
+		const char *head, *claims, *after, *want;
+	} cases[] = {
+		{ HEAD, "e30", "", " 0" },
+		/* padding, which base64url of tokens has not */
+		{ HEAD, "e30=", "", "401 Invalid token signature" },
+		{ HEAD, "e30", "=", "401 Invalid token signature" },
+		{ HEAD "====", "e30", "", "401 Bad token header" },
+		{ "eyJhbGciOiJIUzI1NiIgfQ==", "e30", "",
+			"401 Bad token header" },
+		{ "eyJhbGciOiJIUzI1NiIgfQ", "e30", "", " 0" },
+		/* bits behind the last byte */
+		{ HEAD, "e31", "", "401 Invalid token signature" },
+		{ "eyJhbGciOiJIUzI1NiIgfR", "e30", "", "401 Bad token header" },
+		/* a single character left over */
+		{ HEAD, "e30AA", "", "401 Invalid token signature" },
+		/* blanks and the other alphabet: {"a":"??>"} */
+		{ HEAD, "e3 0", "", "401 Invalid token signature" },
+		{ HEAD, "e30\n", "", "401 Invalid token signature" },
+		{ HEAD, "eyJhIjoiPz8-In0", "", " 0" },
+		{ HEAD, "eyJhIjoiPz8+In0", "", "401 Invalid token signature" },
+		{ HEAD, "eyJhIjoiPz8%2BIn0", "",
+			"401 Invalid token signature" },
+		{ HEAD, "", "", "401 Invalid token signature" },
+	};
+#undef HEAD
+	struct jwt_conf c = conf("HS256");
+	(void)state;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		assert_string_equal(verdict_raw(&c, cases[i].head,
+					    cases[i].claims, cases[i].after),
+			cases[i].want);
 }
 
 static void
@@ -494,6 +607,26 @@ claims_are_checked(void **state)
 			" 12" },
 		{ "{\"role\":\"admin\",\"roles\":[\"read-only\"]}", " 5" },
 		{ "{\"x\":{\"role\":\"admin\"}}", " 0" },
+		/* a second one, of whatever, could be the one others read */
+		{ "{\"role\":\"read-only\",\"role\":\"admin\"}",
+			"401 Invalid token signature" },
+		{ "{\"roles\":[],\"r\\u006fles\":[\"admin\"]}",
+			"401 Invalid token signature" },
+		{ "{\"exp\":4102444800,\"exp\":1}",
+			"401 Invalid token signature" },
+		{ "{\"x\":1,\"x\":1}", "401 Invalid token signature" },
+		{ "{\"sub\":\"\xc0\xaf\"}", "401 Invalid token signature" },
+		{ "{\"sub\":\"\xed\xa0\x80\"}", "401 Invalid token signature" },
+		{ "{\"\xff\":1}", "401 Invalid token signature" },
+		{ "\xef\xbb\xbf{}", "401 Invalid token signature" },
+		{ "{\"exp\":1799999970.0000001}", " 0" },
+		{ "{\"exp\":NaN}", "401 Invalid token signature" },
+		{ "{\"exp\":{}}", "401 Invalid token signature" },
+		{ "{\"nbf\":\"\"}", "401 Invalid token signature" },
+		{ "{\"iat\":1.8e9}", " 0" },
+		{ "{\"iat\":1.9e9}", "401 Token issued in the future" },
+		{ "null", "401 Invalid token signature" },
+		{ "{\"a\":1,}", "401 Invalid token signature" },
 	};
 	struct jwt_conf c = conf("HS256");
 	(void)state;
@@ -638,6 +771,45 @@ keys_without_use_answer_500(void **state)
 	assert_string_equal(verdict_of(&c, NULL, RS, EVP_sha256(), rsa),
 		"401 Unknown key ID");
 	jwt_keys_free(set);
+}
+
+/* HMAC with no key at all is easily made. */
+static void
+an_empty_secret_signs_nothing(void **state)
+{
+	struct jwt_conf c = conf("auto");
+	struct buf b = BUF_ZERO;
+	(void)state;
+
+	c.secret = "";
+	c.public_key = rsa_pem;
+	put64(&b, "{\"alg\":\"HS256\"}", 15);
+	buf_puts(&b, ".");
+	put64(&b, "{\"role\":\"admin\"}", 16);
+	put_signature(&b, EVP_sha256(), NULL, "");
+	assert_string_equal(verdict(&c, NULL, buf_span(&b)),
+		"500 HS secret not configured");
+	buf_fini(&b);
+}
+
+/* The header says one kind, the signature is of the other. */
+static void
+keys_of_the_other_kind_do_not_verify(void **state)
+{
+	struct jwt_conf c = conf("auto");
+	(void)state;
+
+	c.public_key = rsa_pem;
+	assert_string_equal(
+		verdict_of(&c, NULL, "{\"alg\":\"RS256\"}", NULL, ed),
+		"401 Invalid token signature");
+	assert_string_equal(
+		verdict_of(&c, NULL, "{\"alg\":\"HS256\"}", EVP_sha256(), rsa),
+		"401 Invalid token signature");
+	c.public_key = ed_pem;
+	assert_string_equal(
+		verdict_of(&c, NULL, "{\"alg\":\"EdDSA\"}", EVP_sha256(), rsa),
+		"401 Invalid token signature");
 }
 
 /* A token signed with the public PEM as if it were a secret. */
@@ -927,6 +1099,7 @@ main(void)
 		cmocka_unit_test(key_sets_are_of_use_to_public_keys_only),
 		cmocka_unit_test(bad_forms_are_bad_headers),
 		cmocka_unit_test(sizes_are_bounded),
+		cmocka_unit_test(base64_has_one_spelling),
 		cmocka_unit_test(foreign_algorithms_are_refused),
 		cmocka_unit_test(claims_are_checked),
 		cmocka_unit_test(issuer_and_audience_are_checked),
@@ -934,6 +1107,8 @@ main(void)
 		cmocka_unit_test(pem_keys_verify),
 		cmocka_unit_test(keys_without_use_answer_500),
 		cmocka_unit_test(a_public_key_is_no_secret),
+		cmocka_unit_test(an_empty_secret_signs_nothing),
+		cmocka_unit_test(keys_of_the_other_kind_do_not_verify),
 		cmocka_unit_test(no_character_may_change),
 		cmocka_unit_test(keys_are_found_by_kid),
 		cmocka_unit_test(the_configured_key_wins_over_the_set),
