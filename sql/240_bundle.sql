@@ -99,16 +99,19 @@ begin
 		end if;
 	end if;
 
-	for ord, verdict, base, at, gap_base, gap, dup_pos, dup_off in
-		select p.* from queen.push_v1(p_tenant, p_part, p_n, p_ids, p_raw,
-			p_key, p_blob, p_verified, p_covered, s_seg, s_pos, s_lo, s_hi,
-			p_now) p
-	loop
-		kind := 1;
-		good := good and verdict = 0;
-		return next;
-	end loop;
-	if not good then
+	-- a call for nothing costs as much as one message
+	if cardinality(p_part) > 0 then
+		for ord, verdict, base, at, gap_base, gap, dup_pos, dup_off in
+			select p.* from queen.push_v1(p_tenant, p_part, p_n, p_ids,
+				p_raw, p_key, p_blob, p_verified, p_covered, s_seg, s_pos,
+				s_lo, s_hi, p_now) p
+		loop
+			kind := 1;
+			good := good and verdict = 0;
+			return next;
+		end loop;
+	end if;
+	if not good or cardinality(a_part) = 0 then
 		return;
 	end if;
 

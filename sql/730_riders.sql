@@ -38,31 +38,39 @@ returns table (kind int, ord int, verdict int, base bigint, at timestamptz,
 language plpgsql volatile as $$
 #variable_conflict use_column
 begin
-	kind := 3;
-	for ord, row_no, verdict, reason, key, value, version, expires_at,
-		updated_at in
-		select k.* from queen.kv_apply_v1(p_tenant, true, p_read_bytes, k_op,
-			k_ns, k_key, k_value, k_expect, k_ttl_s, k_required, k_delta,
-			k_min, k_max, k_after, k_limit, k_keys_only, m_op, m_key,
-			p_now) k
-	loop
-		return next;
-		if verdict = 2 then
-			return;
-		end if;
-	end loop;
-	row_no := null; reason := null; key := null; value := null;
-	version := null; expires_at := null; updated_at := null;
+	-- a call for nothing costs as much as one operation
+	if cardinality(k_op) > 0 then
+		kind := 3;
+		for ord, row_no, verdict, reason, key, value, version, expires_at,
+			updated_at in
+			select k.* from queen.kv_apply_v1(p_tenant, true, p_read_bytes,
+				k_op, k_ns, k_key, k_value, k_expect, k_ttl_s, k_required,
+				k_delta, k_min, k_max, k_after, k_limit, k_keys_only, m_op,
+				m_key, p_now) k
+		loop
+			return next;
+			if verdict = 2 then
+				return;
+			end if;
+		end loop;
+		row_no := null; reason := null; key := null; value := null;
+		version := null; expires_at := null; updated_at := null;
+	end if;
+	if cardinality(t_op) > 0 then
+		kind := 4;
+		for ord, verdict, txn, message_id, deliver_at in
+			select r.* from queen.timer_apply_v1(p_tenant, t_op, t_queue,
+				t_key, t_partition, t_delay_us, t_hash, t_frame, t_key_id,
+				p_now) r
+		loop
+			return next;
+		end loop;
+		txn := null; message_id := null; deliver_at := null;
+	end if;
 
-	kind := 4;
-	for ord, verdict, txn, message_id, deliver_at in
-		select r.* from queen.timer_apply_v1(p_tenant, t_op, t_queue, t_key,
-			t_partition, t_delay_us, t_hash, t_frame, t_key_id, p_now) r
-	loop
-		return next;
-	end loop;
-	txn := null; message_id := null; deliver_at := null;
-
+	if cardinality(l_part) + cardinality(p_part) + cardinality(a_part) = 0 then
+		return;
+	end if;
 	for kind, ord, verdict, base, at, gap_base, gap, dup_pos, dup_off, committed,
 		dead, dropped, conflated, more, off, blob, items in
 		select b.* from queen.bundle_v1(p_tenant, l_part, l_group, l_no,

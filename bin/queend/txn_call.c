@@ -39,6 +39,12 @@ static const struct pgstmt STMT_RIDERS = { "bundle_riders",
 	"$25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, "
 	"$39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, "
 	"$53, $54, $55, $56)" };
+/* the bundle of riders for nothing else: an eighth more of the backend's time */
+static const struct pgstmt STMT_KV = { "bundle_kv",
+	"select 3 as kind, ord, verdict, row_no, reason, key, value, version, "
+	"expires_at, updated_at "
+	"from queen.kv_apply_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, "
+	"$12, $13, $14, $15, $16, $17, $18)" };
 enum {
 	COL_KIND,
 	COL_ORD,
@@ -564,15 +570,26 @@ on_answer(void *arg, const PGresult *res, const struct err *e)
 	}
 }
 
-void
-txn_send(struct txn *t)
+static void
+send_kv(struct txn *t)
+{
+	struct pgargs a;
+
+	pgargs_init(&a);
+	pgargs_uuid(&a, ctx_tenant(t->req));
+	txn_rider_kv_args(&a, t);
+	pgpool_bundle(
+		t->x->pool, LANE_REST, &STMT_KV, &a, decide, on_answer, t);
+}
+
+static void
+send_all(struct txn *t)
 {
 	struct pgargs a;
 	bool riders = txn_rider_any(t);
 
 	share_out(t);
 	write_frames(t);
-	t->committed = false;
 	pgargs_init(&a);
 	pgargs_uuid(&a, ctx_tenant(t->req));
 	put_leases(&a, t);
@@ -584,4 +601,14 @@ txn_send(struct txn *t)
 		txn_rider_args(&a, t);
 	pgpool_bundle(t->x->pool, LANE_REST,
 		riders ? &STMT_RIDERS : &STMT_BUNDLE, &a, decide, on_answer, t);
+}
+
+void
+txn_send(struct txn *t)
+{
+	t->committed = false;
+	if (txn_rider_kv_alone(t))
+		send_kv(t);
+	else
+		send_all(t);
 }

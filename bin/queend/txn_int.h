@@ -103,6 +103,9 @@ bool txn_rider_any(const struct txn *t);
 /* After a failure: a timer must be sealed and is now; send again. */
 bool txn_rider_seal(struct txn *t, const struct err *e);
 void txn_rider_args(struct pgargs *a, const struct txn *t);
+/* Nothing but `kv`: kv_apply_v1 itself is called, its arguments these. */
+bool txn_rider_kv_alone(const struct txn *t);
+void txn_rider_kv_args(struct pgargs *a, const struct txn *t);
 /* Finds the rows of riders; false = not to be committed. */
 bool txn_rider_index(struct txn *t, const PGresult *res);
 void txn_rider_committed(struct txn *t, const PGresult *res);

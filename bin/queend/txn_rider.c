@@ -28,6 +28,16 @@ static const struct kv_cols KV = { .ord = COL_ORD,
 	.version = RIDER_COLS + 4,
 	.expires_at = RIDER_COLS + 5,
 	.updated_at = RIDER_COLS + 6 };
+/* of a bundle that has nothing else: no room for the rest */
+static const struct kv_cols KV_ALONE = { .ord = COL_ORD,
+	.row_no = 3,
+	.verdict = COL_VERDICT,
+	.reason = 4,
+	.key = 5,
+	.value = 6,
+	.version = 7,
+	.expires_at = 8,
+	.updated_at = 9 };
 static const struct timer_cols TIMER = { .ord = COL_ORD,
 	.status = COL_VERDICT,
 	.txn = RIDER_COLS + 7,
@@ -121,11 +131,32 @@ txn_rider_any(const struct txn *t)
 	return t->kv.n > 0 || t->timers.n > 0;
 }
 
+bool
+txn_rider_kv_alone(const struct txn *t)
+{
+	size_t others = t->timers.n + t->pushes_n + t->acks_n + t->leases_n;
+
+	return t->kv.n > 0 && others == 0;
+}
+
+static const struct kv_cols *
+kv_cols(const struct txn *t)
+{
+	return txn_rider_kv_alone(t) ? &KV_ALONE : &KV;
+}
+
 void
 txn_rider_args(struct pgargs *a, const struct txn *t)
 {
 	kv_ops_args(a, &t->kv, t->x);
 	timer_ops_args(a, &t->timers, t->x);
+}
+
+void
+txn_rider_kv_args(struct pgargs *a, const struct txn *t)
+{
+	pgargs_bool(a, true);
+	kv_ops_args(a, &t->kv, t->x);
 }
 
 bool
@@ -152,10 +183,10 @@ txn_rider_index(struct txn *t, const PGresult *res)
 	int timers = rows_of(res, kv, KIND_TIMER);
 
 	t->rest = timers;
-	t->lost = kv_ops_lost(res, &KV, 0, kv);
+	t->lost = kv_ops_lost(res, kv_cols(t), 0, kv);
 	t->misaligned =
 		t->lost < 0 &&
-		(!kv_ops_index(&t->kv, res, &KV, 0, kv) ||
+		(!kv_ops_index(&t->kv, res, kv_cols(t), 0, kv) ||
 			!timer_ops_index(&t->timers, res, &TIMER, kv, timers));
 	return t->lost < 0 && !t->misaligned;
 }
@@ -194,7 +225,7 @@ txn_rider_write(struct jwrite *w, const struct txn *t, int64_t index,
 		jwrite_kv_i64(w, "index", index++);
 		jwrite_kv_cstr(w, "type", "kv");
 		jwrite_kv_i64(w, "opIndex", (int64_t)i);
-		kv_ops_write(w, &t->kv, i, res, &KV);
+		kv_ops_write(w, &t->kv, i, res, kv_cols(t));
 		jwrite_end(w);
 	}
 	for (size_t i = 0; i < t->timers.n; i++) {
@@ -210,10 +241,11 @@ txn_rider_write(struct jwrite *w, const struct txn *t, int64_t index,
 void
 txn_rider_write_lost(struct jwrite *w, const struct txn *t, const PGresult *res)
 {
+	const struct kv_cols *c = kv_cols(t);
 	int64_t index = (int64_t)(t->pushes_n + t->acks_n +
-				  kv_ops_of_row(res, &KV, t->lost));
+				  kv_ops_of_row(res, c, t->lost));
 
-	kv_ops_write_lost(w, &t->kv, index, res, &KV, t->lost);
+	kv_ops_write_lost(w, &t->kv, index, res, c, t->lost);
 }
 
 void

@@ -6,8 +6,8 @@ answers that are missing, names that a rollback leaves.
 import pytest
 
 from queenlib import wait_until
-from riderkit import (absent, cancel, get, put, queues, rejected, schedule,
-                      timers, untouched, values)
+from riderkit import (absent, cancel, get, get_many, incr, put, queues,
+                      rejected, schedule, timers, untouched, values)
 from test_encryption import (K1, PAYLOAD, WORD, assert_not_in_the_database,
                              flag, key_id, key_ids, keyed)
 from test_transaction import TXN, ack, committed, count, fill, pop, push, txn
@@ -105,8 +105,8 @@ def test_a_flag_set_behind_our_back(new_cell, db, op, riders):
 
 # Answers that are missing
 
-def lose_answers(db, function, kind):
-    """The function gives no row of that kind any more."""
+def lose_answers(db, function, but):
+    """The function gives only rows that are `but` any more."""
     args, result, n = db.row(
         "select pg_get_function_arguments(oid),"
         " pg_get_function_result(oid), pronargs from pg_proc"
@@ -114,9 +114,9 @@ def lose_answers(db, function, kind):
     db.psql("-c", "alter function queen.%s rename to whole_bundle" % function,
             "-c", "create function queen.%s(%s) returns %s language sql"
             " volatile as 'select * from queen.whole_bundle(%s) r"
-            " where r.kind <> %d'" % (
+            " where %s'" % (
                 function, args, result,
-                ", ".join("$%d" % (i + 1) for i in range(n)), kind))
+                ", ".join("$%d" % (i + 1) for i in range(n)), but))
 
 
 KINDS = {"lease": 0, "push": 1, "ack": 2, "kv": 3, "timer": 4}
@@ -124,7 +124,7 @@ KINDS = {"lease": 0, "push": 1, "ack": 2, "kv": 3, "timer": 4}
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_missing_answer_rolls_back(new_cell, db, kind):
-    lose_answers(db, "bundle_riders_v1", KINDS[kind])
+    lose_answers(db, "bundle_riders_v1", "kind <> %d" % KINDS[kind])
     cell = new_cell().start()
     fill(cell, 1)
     assert cell.post("/api/v1/kv", [put("old")]).status == 200
@@ -138,12 +138,50 @@ def test_a_missing_answer_rolls_back(new_cell, db, kind):
 
 
 def test_a_missing_answer_without_riders_rolls_back(new_cell, db):
-    lose_answers(db, "bundle_v1", KINDS["push"])
+    lose_answers(db, "bundle_v1", "kind <> %d" % KINDS["push"])
     cell = new_cell().start()
     reply = cell.post(TXN, {"operations": [push()]})
     rejected(reply, 200, "misaligned",
              "answers are missing; transaction rolled back")
     assert count(db) == 0
+
+
+def test_a_missing_answer_of_kv_alone_rolls_back(new_cell, db):
+    lose_answers(db, "kv_apply_v1", "ord <> 2")
+    cell = new_cell().start()
+    reply = cell.post(TXN, {"kv": [put("a"), put("b")]})
+    rejected(reply, 200, "misaligned",
+             "answers are missing; transaction rolled back")
+    assert values(db) == {}
+    assert txn(cell, kv=[put("a")])["success"] is True
+
+
+def test_kv_alone_is_answered_as_in_a_bundle(cell, db):
+    """It goes another way: the function of rows is called itself."""
+    kv = [put("a"), absent("b", required=True), get("a"), get("no"),
+          get_many("a", "no"), incr("c", 2)]
+    alone = txn(cell, kv=kv)["results"]
+    db.rows("delete from queen.kv returning 1")
+    more = txn(cell, kv=kv, timers=[cancel()])["results"][:-1]
+    for r in alone + more:
+        for row in [r] + r.get("rows", []):
+            for name in "version", "updatedAt":
+                assert row.pop(name, None) != 0
+    assert [list(r) for r in alone] == [list(r) for r in more]
+    assert alone == more and len(alone) == 6
+    body = txn(cell, kv=[put("z"), absent("b", required=True)])
+    assert (body["reason"], body["failedIndex"], body["kvReason"],
+            body["value"]) == ("kv_precondition", 1, "exists", 1)
+    assert values(db) == {"a": 1, "b": 1, "c": 2}
+    for op, status, reason in ((put("c", "x" * 65535), 413,
+                                "payload_too_large"),
+                               (incr("s", 1), 200, "payload_too_large")):
+        db.rows("update queen.kv set value = to_jsonb(repeat('9', 65536)"
+                "::numeric) where key = 'c' returning 1")
+        reply = cell.post(TXN, {"kv": [put("z"), dict(op, key="c")]})
+        assert (reply.status, reply.body["reason"]) == (status, reason)
+    assert db.rows("select key from queen.kv order by 1") == [
+        ("a",), ("b",), ("c",)]
 
 
 # Names

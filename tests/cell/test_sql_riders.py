@@ -156,6 +156,21 @@ def test_rows_come_riders_first(db):
     assert scene.hot.consumer(scene.group, a).committed == 0
 
 
+def test_each_part_may_be_missing(db):
+    scene = Scene(db)
+    hot, (a, _) = scene.hot, scene.parts
+    assert hot.riders() == []
+    assert kinds(hot.riders([put("a")])) == [(3, 1, 0)]
+    assert kinds(hot.riders([], [(1, "q", "no")])) == [(4, 1, 3)]
+    assert kinds(hot.riders([], [], [(a, scene.group, a)])) == [(0, 1, 0)]
+    assert kinds(hot.riders(segs=[dict(part=a, ids="z")])) == [(1, 1, 0)]
+    assert kinds(hot.riders(acks=[dict(
+        part=a, group=scene.group, ids="x",
+        lease=(a, scene.group, a))])) == [(2, 1, 0)]
+    assert kinds(hot.riders([put("a")], [(0, "q", "2")], segs=[dict(
+        part=a, ids="w")])) == [(3, 1, 0), (4, 1, 0), (1, 1, 0)]
+
+
 def test_a_lost_required_is_the_last_row_and_locks_no_more(db):
     scene = Scene(db)
     conn = db.connect(autocommit=False)
