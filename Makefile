@@ -30,6 +30,8 @@ comma := ,
 # ---- what there is ----
 TOOLS := $(patsubst bin/%/main.c,%,$(wildcard bin/*/main.c))
 BINS := $(TOOLS:%=$(B)/bin/%)
+# A folder whose main.c is still to come has modules and tests all the same.
+PARTS := $(sort $(patsubst bin/%/,%,$(dir $(wildcard bin/*/*.c))))
 LIB := $(B)/libqueen.a
 LIB_SRC := $(sort $(wildcard lib/*.c))
 SQL := $(sort $(wildcard sql/*.sql))
@@ -143,7 +145,7 @@ $(B)/tests/fuzz/$(1)/%: $(B)/obj/tests/fuzz/$(1)/%.o $(call tool_obj,$(1)) \
 	@mkdir -p $$(@D)
 	$(Q)$$(link) $$^ $(if $(FUZZ),-fsanitize=fuzzer) $(LIBS_$(1)) $$(LIBS)
 endef
-$(foreach t,$(TOOLS),$(eval $(call tool_rules,$t)))
+$(foreach t,$(PARTS),$(eval $(call tool_rules,$t)))
 
 $(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(call obj,$(UNIT_HELP)) $(LIB)
 	@mkdir -p $(@D)
