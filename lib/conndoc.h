@@ -130,8 +130,14 @@ int conndoc_parse_stored(struct span json, struct arena *a,
 /* Zeroes the clear password. */
 void conndoc_wipe(struct conndoc *d);
 
-/* The canonical form that is stored; a clear password is BUG. */
-void conndoc_write(const struct conndoc *d, struct buf *out);
+/*
+ * The members of the canonical form, all defaults filled in, into an open
+ * object: as it is stored (a clear password is BUG), or as it is shown, with
+ * passwordSet instead of the password.
+ */
+enum conndoc_form { CONNDOC_STORED, CONNDOC_SHOWN };
+void conndoc_write(const struct conndoc *d, enum conndoc_form form,
+	struct jwrite *w);
 /*
  * The members of any stored document, also one that does not parse, into an
  * open object: password, passwordSealed and url are left out, passwordSet

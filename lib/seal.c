@@ -155,9 +155,10 @@ seal_ids(const struct seal *s, uint8_t out[SEAL_KEYS_MAX])
 	return n;
 }
 
-void
-seal_box(const struct seal *s, const struct qid *message_id,
-	struct span payload, struct buf *out)
+/* Cannot fail: the length is bounded far below the cipher's bound. */
+static void
+box(const struct seal *s, struct span bound, struct span payload,
+	struct buf *out)
 {
 	size_t n = SEAL_OVERHEAD_BYTES + payload.n;
 	unsigned char *p;
@@ -166,10 +167,9 @@ seal_box(const struct seal *s, const struct qid *message_id,
 	p = (unsigned char *)buf_reserve(out, n);
 	p[0] = s->keys[0].id;
 	randombytes_buf(p + 1, SEAL_NONCE_BYTES);
-	/* cannot fail: the length is bounded far below the cipher's bound */
 	crypto_aead_xchacha20poly1305_ietf_encrypt(p + 1 + SEAL_NONCE_BYTES,
 		NULL, (const unsigned char *)payload.p, payload.n,
-		message_id->b, sizeof(message_id->b), NULL, p + 1,
+		(const unsigned char *)bound.p, bound.n, NULL, p + 1,
 		s->keys[0].bytes);
 	out->len += n;
 }
@@ -183,9 +183,9 @@ find_key(const struct seal *s, uint8_t id)
 	return NULL;
 }
 
-int
-seal_open(const struct seal *s, const struct qid *message_id,
-	struct span sealed, struct buf *out, struct err *e)
+static int
+unbox(const struct seal *s, struct span bound, struct span sealed,
+	struct buf *out, struct err *e)
 {
 	const unsigned char *p = (const unsigned char *)sealed.p;
 	const struct key *k;
@@ -201,10 +201,70 @@ seal_open(const struct seal *s, const struct qid *message_id,
 	if (crypto_aead_xchacha20poly1305_ietf_decrypt(
 		    (unsigned char *)buf_reserve(out, n + 1), NULL, NULL,
 		    p + 1 + SEAL_NONCE_BYTES, sealed.n - 1 - SEAL_NONCE_BYTES,
-		    message_id->b, sizeof(message_id->b), p + 1, k->bytes) != 0)
+		    (const unsigned char *)bound.p, bound.n, p + 1,
+		    k->bytes) != 0)
 		return err_set(e, ERR_DB_DATA,
 			"sealed with key id %d, but does not open with it",
 			p[0]);
 	out->len += n;
 	return 0;
+}
+
+void
+seal_box(const struct seal *s, const struct qid *message_id,
+	struct span payload, struct buf *out)
+{
+	box(s, span_make(message_id->b, sizeof(message_id->b)), payload, out);
+}
+
+int
+seal_open(const struct seal *s, const struct qid *message_id,
+	struct span sealed, struct buf *out, struct err *e)
+{
+	return unbox(s, span_make(message_id->b, sizeof(message_id->b)), sealed,
+		out, e);
+}
+
+void
+seal_secret(const struct seal *s, struct span place, struct span secret,
+	struct buf *out)
+{
+	struct buf raw = BUF_ZERO;
+	size_t cap;
+
+	buf_putc(&raw, SEAL_SECRET_VERSION);
+	box(s, place, secret, &raw);
+	cap = sodium_base64_ENCODED_LEN(
+		raw.len, sodium_base64_VARIANT_ORIGINAL);
+	sodium_bin2base64(buf_reserve(out, cap), cap,
+		(const unsigned char *)raw.p, raw.len,
+		sodium_base64_VARIANT_ORIGINAL);
+	out->len += cap - 1; /* its NUL */
+	buf_fini(&raw);
+}
+
+int
+seal_secret_open(const struct seal *s, struct span place, struct span text,
+	struct buf *out, struct err *e)
+{
+	struct buf raw = BUF_ZERO;
+	const char *end = NULL;
+	size_t n = 0;
+	int rc;
+
+	buf_reserve(&raw, text.n + 1);
+	if (text.n == 0 ||
+		sodium_base642bin((unsigned char *)raw.p, text.n, text.p,
+			text.n, NULL, &n, &end,
+			sodium_base64_VARIANT_ORIGINAL) != 0 ||
+		end != text.p + text.n)
+		rc = err_set(e, ERR_DB_DATA, "sealed secret is not base64");
+	else if (raw.p[0] != SEAL_SECRET_VERSION)
+		rc = err_set(e, ERR_DB_DATA,
+			"sealed secret has version %d, this program reads %d",
+			(unsigned char)raw.p[0], SEAL_SECRET_VERSION);
+	else
+		rc = unbox(s, place, span_make(raw.p + 1, n - 1), out, e);
+	buf_fini(&raw);
+	return rc;
 }
