@@ -76,7 +76,7 @@ struct bundle {
 enum bundle_act bundle_on_answer(struct bundle *b, enum bundle_answer answer,
 	int64_t asked_ms);
 /* The pointer could not be read: BUNDLE_READ again, after wait_ms. */
-enum bundle_act bundle_on_no_pointer(struct bundle *b);
+enum bundle_act bundle_on_no_answer(struct bundle *b);
 /*
  * After BUNDLE_READ.  found NULL: there is no pointer.  held_version is the
  * one the bundle expected, cover the place it would have reached.

@@ -14,7 +14,6 @@
 #include "span.h"
 #include "tuple.h"
 
-struct arena;
 struct buf;
 struct err;
 struct pgoutput;
@@ -51,6 +50,9 @@ size_t event_plan(const struct shape *s, struct pgoutput *m, struct event ev[2],
  * changed?  Then put what the table has into m's new row, or leave it.
  */
 bool event_wants_row(const struct shape *s, const struct pgoutput *m);
+
+/* After event_plan: does the row go on under another key? */
+bool event_moves_key(const struct shape *s, const struct pgoutput *m);
 
 void event_write(struct buf *b, const struct shape *s, const struct event *ev,
 	const struct event_at *at);

@@ -99,7 +99,8 @@ void pipeline_idle(struct pipeline *p, uint64_t lsn, int64_t now_ms);
 struct pipeline_chunk {
 	size_t run_table;
 	const struct shape_table *table;
-	struct span after;	/* key code; p NULL = from the start */
+	bool has_after;		/* else from its start */
+	struct span after;	/* key code */
 };
 bool pipeline_next_chunk(struct pipeline *p, int64_t now_ms,
 	struct pipeline_chunk *c);

@@ -27,7 +27,8 @@ struct pointer_place {
 	uint64_t txn_done;	/* raw changes of it that are in */
 	bool in_snapshot;	/* a copy is going on: */
 	size_t table;		/* number of the table being read */
-	struct span after;	/* key code to go on behind; p NULL = start */
+	bool has_after;		/* else from its start */
+	struct span after;	/* key code to go on behind */
 	uint64_t rows;		/* `r` events of the run so far */
 };
 
