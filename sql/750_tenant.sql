@@ -31,7 +31,7 @@ begin
 		and a.attname = 'tenant' and not a.attisdropped
 	where c.relnamespace = 'queen'::regnamespace and c.relkind in ('r', 'p')
 		and c.relname not in ('queues', 'traces', 'trace_names', 'kv',
-			'kv_quota', 'kv_usage', 'timers')
+			'kv_quota', 'kv_usage', 'timers', 'connector_status')
 	limit 1;
 	if found then
 		raise exception 'queen.tenant_purge_v1: table queen.% is not covered',
@@ -46,7 +46,8 @@ returns jsonb language sql immutable as $$
 	from unnest(array['timers', 'segments', 'segment_ids', 'lease_sets',
 		'consumers', 'partition_heads', 'partitions', 'dead_letters',
 		'queue_minutes', 'retention_log', 'repairs', 'groups', 'queues',
-		'trace_names', 'traces', 'kv', 'kv_usage', 'kv_quota']) t
+		'trace_names', 'traces', 'kv', 'kv_usage', 'kv_quota',
+		'connector_status']) t
 $$;
 
 -- p_rows with p_n more of p_table.
@@ -159,6 +160,31 @@ begin
 	end if;
 end $$;
 
+-- Its connectors: a document without which none of the tools works on.  They are
+-- rows of the internal tenant.
+create or replace function queen.tenant_connectors_step(p_tenant uuid,
+	inout p_rows jsonb, inout p_left int)
+language plpgsql volatile as $$
+declare
+	n int; l_low text := queen.connector_key(p_tenant, '');
+begin
+	delete from queen.kv k where k.ctid = any (array(
+		select x.ctid from queen.kv x
+		where x.tenant = '00000000-0000-0000-0000-000000000000'
+			and x.namespace = 'queen-pg'
+			and x.key >= l_low and x.key <= l_low || '~'
+		limit p_left for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'kv', n);
+	p_left := p_left - n;
+	delete from queen.connector_status s where s.ctid = any (array(
+		select x.ctid from queen.connector_status x
+		where x.tenant = p_tenant limit p_left for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'connector_status', n);
+	p_left := p_left - n;
+end $$;
+
 -- Up to p_max queues that are marked as deleted.  A queue is given up for this
 -- step when nothing of it could be removed: somebody holds the rest.
 create or replace function queen.tenant_queues_step(p_tenant uuid, p_max int,
@@ -245,9 +271,16 @@ returns boolean language sql stable as $$
 		or exists (select from queen.kv k where k.tenant = p_tenant)
 		or exists (select from queen.kv_usage u where u.tenant = p_tenant)
 		or exists (select from queen.kv_quota u where u.tenant = p_tenant)
+		or exists (select from queen.connector_status s
+			where s.tenant = p_tenant)
+		or exists (select from queen.kv k
+			where k.tenant = '00000000-0000-0000-0000-000000000000'
+				and k.namespace = 'queen-pg'
+				and k.key >= queen.connector_key(p_tenant, '')
+				and k.key <= queen.connector_key(p_tenant, '') || '~')
 $$;
 
--- One step: timers first (one that fires makes its queue again), then up to
+-- One step: connectors and timers first (what they do makes queues again), then up to
 -- p_max_queues queues, then the rest; about p_max_rows rows in all.  Answers
 -- {tenant, done, phase, queues: {deleted, remaining}, rows: {TABLE: n, ...}};
 -- phase is where it stopped: timers, queue-residue, queues, sweep or complete.
@@ -268,6 +301,8 @@ begin
 			using errcode = '22023';
 	end if;
 	perform queen.tenant_coverage();
+	select s.p_rows, s.p_left into l_rows, l_left
+	from queen.tenant_connectors_step(p_tenant, l_rows, l_left) s;
 	delete from queen.timers t where t.ctid = any (array(
 		select x.ctid from queen.timers x where x.tenant = p_tenant
 		limit l_left for update skip locked));

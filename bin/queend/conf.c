@@ -129,6 +129,8 @@ const struct conf_item conf_items[] = {
 	    "key of sealed payloads, 64 hex characters"),
 	SECRET("QUEEN_ENCRYPTION_OLD_KEYS", encryption_old_keys, "security",
 	    "former keys, which only open: a comma list"),
+	BOOL("QUEEN_PG_ALLOW_PRIVATE_NETWORKS", pg_allow_private, "true",
+	    "security", "connectors may name hosts with private addresses"),
 
 	INT("DEFAULT_TIMEOUT", default_timeout_ms, NULL, 1, 300000, "engine",
 	    "how long a waiting pop parks unless it says, in ms"),

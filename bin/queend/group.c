@@ -10,6 +10,7 @@
 #include "arena.h"
 #include "catalog.h"
 #include "clk.h"
+#include "connector.h"
 #include "ctx.h"
 #include "hsrv.h"
 #include "jspan.h"
@@ -25,7 +26,7 @@ static const struct pgstmt STMT_GET = { "group_get",
 	"select status, body from queen.group_get_v1($1, $2)" };
 static const struct pgstmt STMT_SUBSCRIPTION = { "group_subscription",
 	"select status, body from queen.group_subscription_v1($1, $2, $3)" };
-static const struct pgstmt STMT_SEEK = { "group_seek",
+const struct pgstmt group_seek_stmt = { "group_seek",
 	"select verdict, queue_id, group_id, old_group_id, partitions"
 	" from queen.group_seek_v1($1, $2, $3, $4, $5)" };
 static const struct pgstmt STMT_SEEK_PARTITION = { "group_seek_partition",
@@ -247,28 +248,31 @@ names_ok(struct hsrv_req *r, bool pinned)
 	       (!pinned || admin_name(r, "partition", hsrv_param(r, 2)));
 }
 
+void
+group_sought(struct ctx *x, const PGresult *res)
+{
+	int64_t queue_id = pgbin_i64(res, 0, 1);
+	int64_t group_id = pgbin_i64(res, 0, 2);
+
+	/* those parked under the old id meet `gone` and look again */
+	if (!pgbin_null(res, 0, 3) && pgbin_i64(res, 0, 3) != group_id) {
+		int64_t old_id = pgbin_i64(res, 0, 3);
+
+		catalog_forget_group(x->catalog, old_id);
+		announce_released(x, queue_id, old_id, 0);
+	}
+	announce_moved(x, queue_id, group_id, 0);
+	stats_forget(x);
+}
+
 static void
 on_seek(struct hsrv_req *r, const PGresult *res)
 {
-	struct ctx *x = ctx_of(r);
 	bool found = PQntuples(res) > 0 && pgbin_i32(res, 0, 0) == 0;
 	struct jwrite w;
 
-	if (found) {
-		int64_t queue_id = pgbin_i64(res, 0, 1);
-		int64_t group_id = pgbin_i64(res, 0, 2);
-
-		/* those parked under the old id meet `gone` and look again */
-		if (!pgbin_null(res, 0, 3) &&
-			pgbin_i64(res, 0, 3) != group_id) {
-			int64_t old_id = pgbin_i64(res, 0, 3);
-
-			catalog_forget_group(x->catalog, old_id);
-			announce_released(x, queue_id, old_id, 0);
-		}
-		announce_moved(x, queue_id, group_id, 0);
-		stats_forget(x);
-	}
+	if (found)
+		group_sought(ctx_of(r), res);
 	jwrite_init(&w, hsrv_out(r));
 	jwrite_object(&w);
 	jwrite_kv_bool(&w, "success", found);
@@ -285,17 +289,24 @@ on_seek(struct hsrv_req *r, const PGresult *res)
 	hsrv_reply(r, found ? 200 : 404);
 }
 
+static void
+go_seek(struct hsrv_req *r)
+{
+	struct pgargs a;
+
+	seek_args(r, hsrv_user(r), false, &a);
+	admin_call(r, &group_seek_stmt, &a, "seek", on_seek);
+}
+
 void
 group_seek(struct hsrv_req *r)
 {
 	struct seek *s = arena_alloc(hsrv_arena(r), sizeof(*s));
-	struct pgargs a;
 
 	if (!names_ok(r, false) || !seek_parse(r, false, s))
 		return;
 	hsrv_set_user(r, s);
-	seek_args(r, s, false, &a);
-	admin_call(r, &STMT_SEEK, &a, "seek", on_seek);
+	connector_guard(r, hsrv_param(r, 0), hsrv_param(r, 1), go_seek);
 }
 
 static void
@@ -323,17 +334,25 @@ on_seek_partition(struct hsrv_req *r, const PGresult *res)
 	hsrv_reply(r, found ? 200 : 404);
 }
 
+static void
+go_seek_partition(struct hsrv_req *r)
+{
+	struct pgargs a;
+
+	seek_args(r, hsrv_user(r), true, &a);
+	admin_call(r, &STMT_SEEK_PARTITION, &a, "seek", on_seek_partition);
+}
+
 void
 group_seek_partition(struct hsrv_req *r)
 {
 	struct seek *s = arena_alloc(hsrv_arena(r), sizeof(*s));
-	struct pgargs a;
 
 	if (!names_ok(r, true) || !seek_parse(r, true, s))
 		return;
 	hsrv_set_user(r, s);
-	seek_args(r, s, true, &a);
-	admin_call(r, &STMT_SEEK_PARTITION, &a, "seek", on_seek_partition);
+	connector_guard(
+		r, hsrv_param(r, 0), hsrv_param(r, 1), go_seek_partition);
 }
 
 /* ---- delete ---- */
@@ -373,20 +392,28 @@ on_deleted(struct hsrv_req *r, const PGresult *res)
 }
 
 static void
+go_remove(struct hsrv_req *r)
+{
+	const struct deletion *d = hsrv_user(r);
+	struct pgargs a;
+
+	admin_args(r, &a);
+	pgargs_text(&a, hsrv_param(r, 0));
+	admin_arg_name(&a, d->queue);
+	pgargs_bool(&a, d->metadata);
+	admin_call(r, &STMT_DELETE, &a, "delete consumer group", on_deleted);
+}
+
+static void
 group_remove(struct hsrv_req *r, struct span queue)
 {
 	struct deletion *d = arena_alloc(hsrv_arena(r), sizeof(*d));
-	struct pgargs a;
 
 	if (!admin_query_bool(r, "deleteMetadata", true, &d->metadata))
 		return;
 	d->queue = queue;
 	hsrv_set_user(r, d);
-	admin_args(r, &a);
-	pgargs_text(&a, hsrv_param(r, 0));
-	admin_arg_name(&a, queue);
-	pgargs_bool(&a, d->metadata);
-	admin_call(r, &STMT_DELETE, &a, "delete consumer group", on_deleted);
+	connector_guard(r, hsrv_param(r, 0), queue, go_remove);
 }
 
 void

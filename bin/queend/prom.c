@@ -13,6 +13,7 @@
 #include "catalog.h"
 #include "change.h"
 #include "clk.h"
+#include "connector.h"
 #include "count.h"
 #include "ctx.h"
 #include "flush.h"
@@ -34,11 +35,11 @@ static const struct pgstmt STMT_DEAD = { "prometheus_dead",
 
 static const char *const op_names[COUNT_OPS] = { "push", "pop", "ack" };
 
-/* The three calls of the second part go out together. */
+/* The calls of the second part go out together. */
 struct prom_page {
 	struct hsrv_req *r;
 	int waiting;
-	struct buf totals, queues, dead;
+	struct buf totals, queues, dead, connectors;
 };
 
 static void
@@ -281,9 +282,11 @@ page_part_done(struct prom_page *p)
 	buf_put_span(b, buf_span(&p->totals));
 	buf_put_span(b, buf_span(&p->queues));
 	buf_put_span(b, buf_span(&p->dead));
+	buf_put_span(b, buf_span(&p->connectors));
 	buf_fini(&p->totals);
 	buf_fini(&p->queues);
 	buf_fini(&p->dead);
+	buf_fini(&p->connectors);
 	hsrv_reply(r, 200);
 }
 
@@ -440,6 +443,16 @@ on_dead(void *arg, const PGresult *res, const struct err *e)
 	page_part_done(p);
 }
 
+static void
+on_connectors(void *arg, const PGresult *res, const struct err *e)
+{
+	struct prom_page *p = arg;
+
+	if (!e)
+		connector_metrics_write(&p->connectors, res);
+	page_part_done(p);
+}
+
 void
 status_prometheus(struct hsrv_req *r)
 {
@@ -450,6 +463,7 @@ status_prometheus(struct hsrv_req *r)
 		{ &STMT_TOTALS, on_totals },
 		{ &STMT_QUEUES, on_queues },
 		{ &STMT_DEAD, on_dead },
+		{ &connector_metrics_stmt, on_connectors },
 	};
 	struct ctx *x = ctx_of(r);
 	struct prom_page *p = arena_zalloc(hsrv_arena(r), sizeof(*p));

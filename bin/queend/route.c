@@ -8,6 +8,7 @@
 #include "ack.h"
 #include "analytics.h"
 #include "changed.h"
+#include "connector.h"
 #include "dead.h"
 #include "fetch.h"
 #include "group.h"
@@ -67,6 +68,13 @@ const struct hsrv_route route_table[] = {
 	{ HSRV_GET, RES "/overview", queue_overview, ROUTE_READ },
 	{ HSRV_GET, RES "/namespaces", queue_namespaces, ROUTE_READ },
 	{ HSRV_GET, RES "/tasks", queue_tasks, ROUTE_READ },
+
+	{ HSRV_GET, API "/connectors", connector_list, ROUTE_READ },
+	{ HSRV_GET, API "/connectors/:name", connector_get, ROUTE_READ },
+	{ HSRV_PUT, API "/connectors/:name", connector_put, ROUTE_ADMIN },
+	{ HSRV_DELETE, API "/connectors/:name", connector_delete, ROUTE_ADMIN },
+	{ HSRV_POST, API "/connectors/:name/resync", connector_resync,
+	  ROUTE_ADMIN },
 
 	{ HSRV_GET, CG, group_list, ROUTE_READ },
 	{ HSRV_GET, CG "/lagging", group_lagging, ROUTE_READ },

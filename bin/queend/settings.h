@@ -29,6 +29,7 @@ struct settings {
 	bool apply_schema;
 	/* security */
 	char *encryption_key, *encryption_old_keys;
+	bool pg_allow_private;
 	/* engine */
 	int64_t default_timeout_ms;	/* DEFAULT_TIMEOUT, else POP_DEFAULT_... */
 	int64_t pop_default_timeout_ms;

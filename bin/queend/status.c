@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "clk.h"
+#include "connector.h"
 #include "count.h"
 #include "ctx.h"
 #include "hsrv.h"
@@ -58,8 +59,8 @@ status_health(struct hsrv_req *r)
 	pgpool_call(ctx_of(r)->pool, LANE_REST, &STMT_CLOCK, &a, on_clock, r);
 }
 
-void
-status_process(struct hsrv_req *r)
+static void
+on_connectors(struct hsrv_req *r, struct span pg)
 {
 	struct jwrite w;
 
@@ -67,8 +68,15 @@ status_process(struct hsrv_req *r)
 	jwrite_object(&w);
 	jwrite_kv_cstr(&w, "status", "ok");
 	jwrite_kv_cstr(&w, "engine", STATUS_ENGINE);
+	jwrite_kv_raw(&w, "pg", pg);
 	jwrite_end(&w);
 	hsrv_reply(r, 200);
+}
+
+void
+status_process(struct hsrv_req *r)
+{
+	connector_status(r, on_connectors);
 }
 
 /* There is no spool in this release: nothing is ever pending. */

@@ -95,6 +95,8 @@ def bodies(part=NIL, dead=NIL, lease=NIL):
              "partition": "p", "payloadZstd": False, "encrypted": False},
             {"op": "cancel", "queue": "later", "timerKey": "l",
              "txn": "t"}]}),
+        API + "/connectors/:name/resync": (
+            API + "/connectors/sink/resync", {"from": "end"}),
         API + "/configure": (API + "/configure", {
             "queue": "c", "namespace": "n", "task": "t", "mode": "merge",
             "options": OPTIONS}),
@@ -127,6 +129,47 @@ def bodies(part=NIL, dead=NIL, lease=NIL):
     }
 
 
+CONNECTION = {"url": "postgres://u@h:1/d?sslmode=require", "host": "h",
+              "port": 5432, "database": "d", "user": "u", "password": "",
+              "sslMode": "prefer", "connectTimeoutMs": 10000}
+SINK = {"queue": "q", "table": "t", "consumerGroup": "s",
+        "subscriptionMode": "all", "batch": 500, "workers": 1,
+        "leaseSeconds": 60, "maxAttempts": 3, "progressTable": "a.b",
+        "createProgressTable": True}
+
+
+def puts():
+    """Every PUT route: pattern -> [(path, a valid body)]."""
+    one = API + "/connectors/"
+    connection = {k: v for k, v in CONNECTION.items() if k != "url"}
+    return {
+        API + "/kv/:ns/*key": [(API + "/kv/n/k", {
+            "value": {"a": [1]}, "ttlSeconds": 60})],
+        API + "/connectors/:name": [
+            (one + "source", {
+                "kind": "source", "enabled": True, "connection": connection,
+                "source": {
+                    "tables": [{"table": "public.t", "queue": "q",
+                                "partitionBy": ["a"]},
+                               {"table": "u", "queue": "q"}],
+                    "slot": "s", "publication": "p",
+                    "managePublication": True, "snapshot": "never",
+                    "snapshotChunkRows": 2000, "maxBundleMessages": 1000,
+                    "maxBundleBytes": 4194304, "lingerMs": 20,
+                    "heartbeatSeconds": 10, "onTruncate": "skip"}}),
+            (one + "sink", {
+                "kind": "sink", "connection": CONNECTION, "sink": dict(
+                    SINK, mode="upsert", key=["a"],
+                    metadata={"partition": "b", "partitionId": "c",
+                              "offset": "d", "transactionId": "e",
+                              "createdAt": "f", "payload": "g"})}),
+            (one + "statement", {
+                "kind": "sink", "connection": connection, "sink": dict(
+                    SINK, mode="sql", statement="select $1",
+                    params=["$.a"])})],
+    }
+
+
 def served():
     """(method, pattern) of every route in the table of queend."""
     with open(os.path.join(ROOT, "bin", "queend", "route.c")) as f:
@@ -145,8 +188,10 @@ def served():
 
 def test_the_table_of_valid_bodies_names_every_post_route():
     posts = {path for method, path in served() if method == "POST"}
-    assert len(posts) == 23
+    assert len(posts) == 24
     assert set(bodies()) == posts
+    assert set(puts()) == {path for method, path in served()
+                           if method == "PUT"}
 
 
 @pytest.fixture
@@ -157,6 +202,8 @@ def stored(cell):
     assert cell.ack(dead, group="d", status="dlq")[0]["dlq"]
     row = cell.get(API + "/dlq").body["messages"][0]["id"]
     m = cell.pop("q", group="g", partition="p", subscriptionMode="all")[0]
+    for path, body in puts()[API + "/connectors/:name"]:
+        assert cell.request("PUT", path, body).status == 200, path
     return cell, bodies(m["partitionId"], row, m["leaseId"])
 
 
@@ -281,6 +328,80 @@ def test_a_wrong_type_in_any_field_is_an_answer_and_never_a_fault(stored):
 
 def test_any_number_in_any_field_is_an_answer_and_never_a_fault(stored):
     sweep(stored, NUMBERS)
+
+
+def put_sweep(cell, values):
+    """The same for each body of a PUT."""
+    conn = cell.http()
+    seen = []
+    for pattern, valid in puts().items():
+        for path, body in valid:
+            reply = cell.request("PUT", path, body, conn=conn)
+            assert reply.status == 200, (path, reply)
+            for at, old in places(body):
+                for new in values:
+                    text = dump(put(body, at, new))
+                    reply = cell.request("PUT", path, text, conn=conn)
+                    check(reply, (path, text))
+                    seen.append((pattern, at, old, new, reply))
+    conn.close()
+    alive(cell)
+    return seen
+
+
+def named(at):
+    """The place as a refusal spells it."""
+    return "".join("[%d]" % w if isinstance(w, int) else "." + w
+                   for w in at)[1:]
+
+
+def test_a_wrong_type_in_any_field_of_a_connector_is_refused_by_name(cell):
+    seen = put_sweep(cell, KINDS)
+    assert len(seen) > 800
+    n = 0
+    for pattern, at, old, new, reply in seen:
+        if "connectors" not in pattern or type(new) is type(old):
+            continue
+        if at[-1] == "partitionBy" and isinstance(new, str):
+            continue
+        assert (reply.status, reply.body["error"]) == (
+            400, "invalid_connector"), (at, new, reply)
+        assert reply.body["detail"].startswith(named(at) + ": "), (at, reply)
+        n += 1
+    assert n > 600
+
+
+def test_any_number_in_any_field_of_a_connector_is_refused_by_name(cell):
+    for pattern, at, old, new, reply in put_sweep(cell, NUMBERS):
+        if "connectors" not in pattern:
+            continue
+        if at[-1] == "lingerMs" and new == "-0":
+            assert reply.status == 200, (at, new, reply)
+            continue
+        assert (reply.status, reply.body["error"]) == (
+            400, "invalid_connector"), (at, new, reply)
+        assert reply.body["detail"].startswith(named(at) + ": "), (at, reply)
+
+
+def test_a_field_that_is_missing_or_unknown_is_named(cell):
+    for path, body in puts()[API + "/connectors/:name"]:
+        for at, _ in places(body):
+            holder = at[:-1]
+            inner = body
+            for word in holder:
+                inner = inner[word]
+            if isinstance(inner, dict):
+                text = dump(put(body, holder, dict(inner, zzz=1)))
+                detail = cell.request("PUT", path, text).body["detail"]
+                assert detail.startswith(
+                    named(holder + ("zzz",)) + ": unknown field"), detail
+                less = {k: v for k, v in inner.items() if k != at[-1]}
+                reply = cell.request("PUT", path, dump(
+                    put(body, holder, less)))
+                check(reply, (path, at))
+                if reply.status != 200:
+                    assert reply.body["detail"].startswith(
+                        named(at) + ": "), (at, reply)
 
 
 def queries():
@@ -681,13 +802,15 @@ def test_2000_mutated_requests_do_no_harm(stored):
     rng = random.Random(SEED)
     routes = [("POST", path, json.dumps(body).encode())
               for path, body in table.values()]
+    routes += [("PUT", path, json.dumps(body).encode())
+               for bodies_ in puts().values() for path, body in bodies_]
     # long polls would only wait; a waiting pop is cut short by its client
     part = table[API + "/ack"][1]["partitionId"]
     names = {":queue": "q", ":partition": "p", ":group": "g",
              ":transactionId": "t", ":traceName": "n", ":partitionId": part,
-             ":ns": "n", "*key": "k", "*timerKey": "k"}
+             ":ns": "n", "*key": "k", "*timerKey": "k", ":name": "sink"}
     for method, pattern in served():
-        if method != "POST":
+        if method not in ("POST", "PUT"):
             path = re.sub(r"[:*]\w+", lambda m: names[m.group()], pattern)
             routes.append((method, path, None))
     counts = {}

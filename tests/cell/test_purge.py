@@ -78,6 +78,11 @@ def fill(cell, headers, queues=("q1", "q2")):
     assert cell.post("/api/v1/kv", {"operations": [
         {"op": "put", "ns": "n", "key": "k", "value": 1, "forever": True}]},
         headers=headers).status == 200
+    assert cell.request("PUT", "/api/v1/connectors/c", {
+        "kind": "sink", "connection": {"host": "h", "database": "d",
+                                       "user": "u"},
+        "sink": {"queue": "q", "table": "t", "mode": "append"}},
+        headers=headers).status == 200
 
 
 def fill_by_sql(db, tenant):
@@ -85,6 +90,8 @@ def fill_by_sql(db, tenant):
     db.rows("insert into queen.kv_quota (tenant) values (%s)", (tenant,))
     db.rows("insert into queen.kv_usage values (%s, now(), 1, 1, 1, 1)",
             (tenant,))
+    db.rows("select queen.connector_status_put_v1('n', %s::uuid[], '{c}',"
+            " '{sink}', array['{}'], array['{}'])", ([tenant],))
     db.rows("insert into queen.queue_minutes (minute, queue_id) select"
             " now() - i * interval '1 day', q.id from queen.queues q,"
             " generate_series(1, 3) i where q.tenant = %s", (tenant,))
@@ -128,8 +135,11 @@ def test_no_row_is_left(cell, db):
             timers=1, segments=4, segment_ids=4, lease_sets=2, consumers=4,
             partition_heads=4, partitions=4, dead_letters=2,
             queue_minutes=6, retention_log=2, repairs=2, groups=4, queues=2,
-            trace_names=2, traces=2, kv=1, kv_usage=1,
-            kv_quota=1).items()}
+            trace_names=2, traces=2, kv=2, kv_usage=1, kv_quota=1,
+            connector_status=1).items()}
+    assert cell.get("/api/v1/connectors", headers=A).body["connectors"] == []
+    assert len(cell.get("/api/v1/connectors", headers=B).body[
+        "connectors"]) == 1
     assert set(rows_of(db, OTHER_TENANT).values()) == {0}
     assert rows_of(db, B_TENANT) == others
     for table, ids in hanging(db).items():

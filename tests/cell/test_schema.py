@@ -17,6 +17,8 @@ from sqlkit import Kit
 CELL_WIDE = {
     "analytics_postgres_v1", "change_scan_v1", "claim_ensure_v1",
     "claim_give_v1", "claim_take_v1", "cleanup_step_v1", "clock_v1",
+    "connector_all_v1", "connector_metrics_v1", "connector_status_drop_v1",
+    "connector_status_put_v1",
     "doctor_claims_v1", "doctor_dead_v1", "doctor_lag_v1", "doctor_leases_v1",
     "flag_set_v1", "flags_read_v1", "ids_due_v1", "ids_step_v1",
     "instance_add_v1", "iso_ms_v1", "iso_us_v1",

@@ -69,9 +69,16 @@ def test_health_is_503_without_a_database_and_recovers(new_cell, pg):
     wait_until(lambda: cell.get("/health").status == 200, what="recovery")
 
 
-def test_status_needs_no_database(cell):
-    assert cell.get("/status").body == {"status": "ok",
-                                        "engine": "queend-postgres"}
+def test_status_needs_no_database(cell, pg):
+    plain = {"status": "ok", "engine": "queend-postgres"}
+    assert cell.get("/status").body == dict(
+        plain, pg={"mode": "process", "connectors": []})
+    pg.stop("immediate")
+    try:
+        assert cell.get("/status").body == dict(
+            plain, pg={"mode": "process", "connectors": None})
+    finally:
+        pg.start()
 
 
 def test_buffers_are_empty_in_a_release_without_a_spool(cell):

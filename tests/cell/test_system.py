@@ -125,7 +125,7 @@ def test_shared_state_and_peers(cell):
 @pytest.mark.parametrize("method, path", [
     ("GET", "/api/v1/nope"),
     ("POST", "/streams/v1/queries"), ("POST", "/api/v1/ephemeral/push"),
-    ("GET", "/api/v1/connectors"),
+    ("POST", "/api/v1/connectors"),
     ("DELETE", "/api/v1/queues/q/clear"),
     ("GET", "/api/v1/resources/partitions"),
     ("POST", "/api/v1/messages/p/t/dlq"), ("GET", "/api/v1/messages/t"),

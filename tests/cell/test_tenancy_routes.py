@@ -38,7 +38,7 @@ class Names:
         self.group, self.key = "group-a" + end, "key-a" + end
         self.ns, self.trace = "ns-a" + end, "trace-a" + end
         self.timer, self.txn = "timer-a" + end, "txn-a" + end
-        self.label = "label-a" + end
+        self.label, self.connector = "label-a" + end, "connector-a" + end
         if real:
             self.pid, self.lease = message["partitionId"], message["leaseId"]
             self.dead = dead
@@ -84,6 +84,12 @@ def transactions(n):
     yield {"operations": [{"type": "push", "items": [item(n)]}],
            "timers": [{"op": "cancel", "queue": n.queue,
                        "timerKey": n.timer}]}
+
+
+def connector(n, host):
+    return {"kind": "source", "connection": {
+        "host": host, "database": "d", "user": "u"}, "source": {
+        "tables": [{"table": "t", "queue": n.queue}]}}
 
 
 def kv_batches(n):
@@ -156,6 +162,15 @@ ROUTES = {
     ("GET", RES + "/namespaces"): get(RES + "/namespaces"),
     ("GET", RES + "/tasks"): get(RES + "/tasks"),
 
+    ("GET", API + "/connectors"): get(API + "/connectors"),
+    ("GET", API + "/connectors/:name"): get(API + "/connectors/{n.connector}"),
+    ("PUT", API + "/connectors/:name"): lambda n: [
+        ("PUT", API + "/connectors/" + n.connector, connector(n, "host-b"))],
+    ("DELETE", API + "/connectors/:name"): lambda n: [
+        ("DELETE", API + "/connectors/" + n.connector, None)],
+    ("POST", API + "/connectors/:name/resync"): post(
+        API + "/connectors/{n.connector}/resync", lambda n: None),
+
     ("GET", CG): get(CG),
     ("GET", CG + "/lagging"): get(CG + "/lagging?minLagSeconds=0"),
     ("GET", CG + "/:group"): get(CG + "/{n.group}"),
@@ -202,7 +217,7 @@ ROUTES = {
     ("POST", "/auth/logout"): PUBLIC,
     ("GET", "/health"): PUBLIC, ("GET", "/healthz"): PUBLIC,
     ("GET", "/metrics"): PUBLIC, ("GET", "/metrics/prometheus"): PUBLIC,
-    ("GET", "/status"): CELL, ("GET", API + "/status"): CELL,
+    ("GET", "/status"): get("/status"), ("GET", API + "/status"): CELL,
     ("GET", API + "/status/buffers"): CELL,
     ("GET", API + "/status/queues"): get(API + "/status/queues"),
     ("GET", API + "/status/queues/:queue"): get(
@@ -236,9 +251,9 @@ ROUTES = {
 SECRET = "secret-of-a"
 
 
-def settle(cell, n):
+def settle(cell, db, n):
     """A's state: a message leased, one dead, one waiting; a row, a timer, a
-    trace.  The message as popped, and the id of the dead letter."""
+    trace, a connector.  The message as popped, the id of the dead letter."""
     assert cell.post(API + "/configure", {
         "queue": n.queue, "namespace": n.label, "task": n.label,
         "options": {"leaseTime": 3600}}, headers=A).status == 200
@@ -262,6 +277,12 @@ def settle(cell, n):
                          "payload": "InNlY3JldC1vZi1hIg=="})):
         reply = cell.post(API + path, {"operations": [op]}, headers=A)
         assert reply.status == 200, reply
+    assert cell.request("PUT", API + "/connectors/" + n.connector, connector(
+        n, SECRET), headers=A).status == 200
+    db.rows("select queen.connector_status_put_v1('n', %s::uuid[], %s,"
+            " '{source}', %s, array['{}'])", (
+                [OTHER_TENANT], [n.connector],
+                [json.dumps({"phase": SECRET})]))
     return held, dead["id"]
 
 
@@ -278,6 +299,10 @@ def state(db):
                 "select x::text from queen.%s x where %s in (select q.id from"
                 " queen.queues q where q.tenant = %%s) order by 1"
                 % (table_, at), (OTHER_TENANT,))
+    # documents of connectors lie with the internal tenant
+    found["connectors"] = db.rows(
+        "select x::text from queen.kv x where key like %s order by 1",
+        ("conn:%s:%%" % OTHER_TENANT,))
     return found
 
 
@@ -295,9 +320,9 @@ def plain(reply, n):
 
 
 @pytest.fixture
-def two(cell):
+def two(cell, db):
     real = Names(True, {"partitionId": "", "leaseId": ""}, "")
-    message, dead = settle(cell, real)
+    message, dead = settle(cell, db, real)
     real = Names(True, message, dead)
     return real, Names(False).like(real)
 
@@ -350,7 +375,7 @@ def test_a_stranger_reads_nothing(cell, db, two):
     before = state(db)
     assert all(before[t] for t in (
         "queues", "kv", "timers", "traces", "trace_names", "segments",
-        "consumers", "groups", "dead_letters", "partitions"))
+        "consumers", "groups", "dead_letters", "partitions", "connectors"))
     for route in READ_ROUTES:
         assert asked(cell, route, real) == asked(cell, route, none), route
     assert state(db) == before

@@ -268,6 +268,59 @@ an_old_key_opens_and_another_does_not(void **state)
 	seal_free(stranger);
 }
 
+static void
+secrets_open_in_their_place(void **state)
+{
+	struct seal *s = ring(K1, K2), *stranger = ring(ZERO, NULL);
+	struct span here = SPAN_LIT("source/t/n"),
+		    there = SPAN_LIT("source/t/m");
+	struct buf text = BUF_ZERO, out = BUF_ZERO;
+	struct err e = ERR_ZERO;
+	(void)state;
+
+	seal_secret(s, here, SPAN_LIT("geheim"), &text);
+	assert_int_equal(text.len, (2 + 24 + 16 + 6) / 3 * 4);
+	assert_int_equal(
+		seal_secret_open(s, here, buf_span(&text), &out, &e), 0);
+	assert_true(span_is(buf_span(&out), "geheim"));
+	buf_reset(&out);
+	assert_int_equal(
+		seal_secret_open(s, there, buf_span(&text), &out, &e), -1);
+	assert_int_equal(
+		seal_secret_open(stranger, here, buf_span(&text), &out, &e),
+		-1);
+	assert_string_equal(
+		e.text, "sealed with key id 99, which is not loaded");
+	/* AW.. is 0x01 in front, Ag.. is 0x02 */
+	assert_memory_equal(text.p, "AW", 2);
+	for (size_t i = 0; i < text.len; i++) {
+		char was = text.p[i];
+
+		text.p[i] = was == 'A' ? 'B' : 'A';
+		assert_int_equal(
+			seal_secret_open(s, here, buf_span(&text), &out, &e),
+			-1);
+		text.p[i] = was;
+	}
+	assert_int_equal(
+		seal_secret_open(s, here, span_make(text.p, 8), &out, &e), -1);
+	assert_int_equal(seal_secret_open(s, here, SPAN_LIT(""), &out, &e), -1);
+	assert_int_equal(
+		seal_secret_open(s, here, SPAN_LIT("a b!"), &out, &e), -1);
+	assert_string_equal(e.text, "sealed secret is not base64");
+	assert_int_equal(
+		seal_secret_open(s, here, SPAN_LIT("Ag=="), &out, &e), -1);
+	assert_string_equal(
+		e.text, "sealed secret has version 2, this program reads 1");
+	assert_int_equal(
+		seal_secret_open(s, here, SPAN_LIT("AQ=="), &out, &e), -1);
+	assert_int_equal(out.len, 0);
+	buf_fini(&text);
+	buf_fini(&out);
+	seal_free(s);
+	seal_free(stranger);
+}
+
 int
 main(void)
 {
@@ -280,6 +333,7 @@ main(void)
 		cmocka_unit_test(a_box_made_elsewhere_opens),
 		cmocka_unit_test(every_byte_is_guarded),
 		cmocka_unit_test(an_old_key_opens_and_another_does_not),
+		cmocka_unit_test(secrets_open_in_their_place),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the tools report about connectors, in /status and in the metrics, and
+ * the guard of consumer groups that belong to a sink.
+ */
+#include <stdlib.h>
+
+#include "admin.h"
+#include "arena.h"
+#include "buf.h"
+#include "connector_int.h"
+#include "ctx.h"
+#include "err.h"
+#include "hsrv.h"
+#include "jwrite.h"
+#include "metric.h"
+#include "pgpool.h"
+
+static const struct pgstmt STMT_STATUS = { "connector_status",
+	"select name, kind, status from queen.connector_status_list_v1($1)" };
+static const struct pgstmt STMT_GROUP = { "connector_group",
+	"select queen.connector_group_v1($1, $2, $3)" };
+const struct pgstmt connector_metrics_stmt = {
+	"connector_metrics",
+	"select family, tenant, name, value from queen.connector_metrics_v1()"
+};
+
+/* ---- /status ---- */
+
+struct show {
+	struct hsrv_req *r;
+	connector_pg_fn done;
+};
+
+static void
+write_block(struct jwrite *w, struct hsrv_req *r, const PGresult *res, int i)
+{
+	if (!pgbin_null(res, i, 2)) {
+		jwrite_raw(w, pgbin_bytes(res, i, 2));
+		return;
+	}
+	jwrite_object(w);
+	jwrite_key(w, "tenant");
+	jwrite_qid(w, ctx_tenant(r));
+	jwrite_kv_str(w, "name", pgbin_bytes(res, i, 0));
+	if (pgbin_null(res, i, 1))
+		jwrite_kv_null(w, "kind");
+	else
+		jwrite_kv_str(w, "kind", pgbin_bytes(res, i, 1));
+	jwrite_kv_cstr(w, "phase", "unknown");
+	jwrite_end(w);
+}
+
+static void
+on_status(void *arg, const PGresult *res, const struct err *e)
+{
+	struct show *s = arg;
+	struct buf b = BUF_ZERO;
+	struct jwrite w;
+
+	jwrite_init(&w, &b);
+	jwrite_object(&w);
+	jwrite_kv_cstr(&w, "mode", "process");
+	jwrite_key(&w, "connectors");
+	if (e) {
+		jwrite_null(&w);
+	} else {
+		jwrite_array(&w);
+		for (int i = 0; i < PQntuples(res); i++)
+			write_block(&w, s->r, res, i);
+		jwrite_end(&w);
+	}
+	jwrite_end(&w);
+	s->done(s->r, buf_span(&b));
+	buf_fini(&b);
+}
+
+void
+connector_status(struct hsrv_req *r, connector_pg_fn done)
+{
+	struct show *s = arena_alloc(hsrv_arena(r), sizeof(*s));
+	struct pgargs a;
+
+	*s = (struct show){ .r = r, .done = done };
+	admin_args(r, &a);
+	pgpool_call(ctx_of(r)->pool, LANE_REST, &STMT_STATUS, &a, on_status, s);
+}
+
+/* ---- metrics ---- */
+
+/* In the order of the page; what a tool reports beside them is left out. */
+static const struct {
+	const char *name, *type, *help;
+} families[] = {
+	{ "queen_pg_source_transactions_total", "counter",
+		"Transactions of the source that are in the queue." },
+	{ "queen_pg_source_messages_total", "counter",
+		"Messages of stream and snapshot." },
+	{ "queen_pg_source_bundles_total", "counter",
+		"Queue transactions committed." },
+	{ "queen_pg_source_snapshot_rows_total", "counter",
+		"Rows read by snapshots." },
+	{ "queen_pg_source_slot_lag_bytes", "gauge",
+		"WAL of the source behind what it may discard." },
+	{ "queen_pg_source_pointer_lsn", "gauge",
+		"Position up to which the queue holds the source." },
+	{ "queen_pg_sink_applied_total", "counter",
+		"Messages applied to the target." },
+	{ "queen_pg_sink_skipped_total", "counter",
+		"Messages that had been applied before." },
+	{ "queen_pg_sink_dlq_total", "counter",
+		"Messages sent to the dead letters." },
+	{ "queen_pg_sink_batches_total", "counter",
+		"Target transactions committed." },
+	{ "queen_pg_connector_errors_total", "counter",
+		"Errors of connectors." },
+	{ "queen_pg_connector_owner", "gauge",
+		"1 while a node does the work of the connector." },
+};
+
+static void
+write_one(struct buf *b, const char *name, const PGresult *res, int i)
+{
+	struct qid tenant = pgbin_uuid(res, i, 1), dflt;
+	struct metric_label l[2];
+	char text[QID_TEXT_MAX];
+	struct span value = pgbin_bytes(res, i, 3);
+	int n = 0;
+
+	if (!qid_parse(SPAN_LIT(CTX_TENANT_DEFAULT), &dflt) ||
+		memcmp(&dflt, &tenant, sizeof(dflt)) != 0)
+		l[n++] = (struct metric_label){ "tenant",
+			span_of(qid_text(&tenant, text)) };
+	l[n++] = (struct metric_label){ "connector", pgbin_bytes(res, i, 2) };
+	metric_u64(b, name, l, n,
+		value.n && value.p[0] != '-' && value.n < 21
+			? strtoull(value.p, NULL, 10)
+			: 0);
+}
+
+void
+connector_metrics_write(struct buf *b, const PGresult *res)
+{
+	for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++) {
+		bool told = false;
+
+		for (int i = 0; i < PQntuples(res); i++) {
+			if (!span_is(
+				    pgbin_bytes(res, i, 0), families[f].name) ||
+				pgbin_null(res, i, 3))
+				continue;
+			if (!told)
+				metric_head(b, families[f].name,
+					families[f].type, families[f].help);
+			told = true;
+			write_one(b, families[f].name, res, i);
+		}
+	}
+}
+
+/* ---- groups ---- */
+
+struct guard {
+	struct hsrv_req *r;
+	void (*go)(struct hsrv_req *r);
+};
+
+static void
+on_group(void *arg, const PGresult *res, const struct err *e)
+{
+	struct guard *g = arg;
+
+	if (e)
+		admin_fail(g->r, "connector group", e);
+	else if (pgbin_null(res, 0, 0))
+		g->go(g->r);
+	else
+		connector_refuse(g->r, 409, "connector_group",
+			"the sink %.*s reads with this group and would apply "
+			"messages twice or never; use POST "
+			"/api/v1/connectors/%.*s/resync, or delete the sink",
+			SPAN_ARG(pgbin_bytes(res, 0, 0)),
+			SPAN_ARG(pgbin_bytes(res, 0, 0)));
+}
+
+void
+connector_guard(struct hsrv_req *r, struct span group, struct span queue,
+	void (*go)(struct hsrv_req *r))
+{
+	struct guard *g = arena_alloc(hsrv_arena(r), sizeof(*g));
+	struct pgargs a;
+
+	*g = (struct guard){ .r = r, .go = go };
+	admin_args(r, &a);
+	pgargs_text(&a, group);
+	admin_arg_name(&a, queue);
+	pgpool_call(ctx_of(r)->pool, LANE_REST, &STMT_GROUP, &a, on_group, g);
+}
