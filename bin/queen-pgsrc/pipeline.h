@@ -31,6 +31,7 @@ struct pipeline_conf {
 	const struct shape_table *tables;	/* borrowed, as all of it */
 	size_t tables_n;
 	struct bundle_limits limits;
+	uint64_t chunk_rows;
 	bool emit_truncate;
 };
 
@@ -52,9 +53,12 @@ struct pipeline {
 
 	struct arena arena;		/* of one message */
 	struct buf scratch;
-	struct pgoutput held;		/* waits for what was asked */
-	bool holds;
+	struct pgoutput held;		/* being taken */
+	bool has_row;			/* what was read back is in it */
+	bool reshaped;			/* see pipeline_wants_restart */
 
+	uint64_t chunk_rows;		/* LIMIT of the next chunk */
+	bool has_advanced;
 	int64_t advanced_ms;		/* last step on an idle stream */
 	uint64_t transactions, messages, snapshot_rows, truncates_skipped;
 };
@@ -70,15 +74,14 @@ enum pipeline_result {
 	PIPELINE_ASK_ROW,	/* read it back, then pipeline_resume */
 	PIPELINE_ASK_CHUNK,	/* install or forget it, then resume */
 	PIPELINE_CHANGED,	/* code relation_changed */
-	PIPELINE_RESTART,	/* shape changed under a snapshot: start over */
 	PIPELINE_BAD,		/* code io */
 };
 
 struct pipeline_ask {
 	uint32_t type_oid;
 	const struct shape *shape;	/* ASK_ROW: of the table, */
-	struct tuple *row;		/* with the key; put values into it */
-	struct arena *arena;		/* for their texts */
+	struct tuple *row;	/* with the new key; put what is unchanged */
+	struct arena *arena;	/* for its texts */
 };
 
 /* One pgoutput message.  data stays valid until it was not an ASK. */
@@ -89,6 +92,13 @@ enum pipeline_result pipeline_resume(struct pipeline *p, int64_t now_ms,
 	struct pipeline_ask *ask, struct err *e);
 /* The server's WAL ends at lsn and everything before it was fed. */
 void pipeline_idle(struct pipeline *p, uint64_t lsn, int64_t now_ms);
+
+/*
+ * A table changed its columns while it is being copied, and all that came
+ * before is in the queue: start over from the pointer, so that the rest of
+ * the copy is read with the columns it has now.
+ */
+bool pipeline_wants_restart(const struct pipeline *p);
 
 /* ---- snapshot ---- */
 
@@ -101,8 +111,9 @@ struct pipeline_chunk {
 	const struct shape_table *table;
 	bool has_after;		/* else from its start */
 	struct span after;	/* key code */
+	uint64_t limit_rows;
 };
-bool pipeline_next_chunk(struct pipeline *p, int64_t now_ms,
+bool pipeline_next_chunk(struct pipeline *p,
 	struct pipeline_chunk *c);
 
 #endif

@@ -69,11 +69,12 @@ void snapshot_fini(struct snapshot *s);
 
 /*
  * Effects of the open transaction; tables by number of the run.  `unchanged`
- * holds a bit per column (SNAPSHOT_UPDATE), all clear: all were carried.
+ * names the columns an update did not carry: by name, because the chunk may
+ * have been read under a later shape than the stream has come to.
  */
 void snapshot_touch(struct snapshot *s, size_t table,
 	enum snapshot_effect effect, struct span key_code,
-	const uint64_t *unchanged, size_t columns);
+	const struct span *unchanged, size_t unchanged_n);
 /* It committed: applied to the chunk, remembered as far as needed. */
 void snapshot_commit(struct snapshot *s, uint32_t xid);
 /* A new transaction begins; what an unfinished one did is forgotten. */
