@@ -369,7 +369,7 @@ client_check(const struct client_reply *r)
 	struct span body = buf_span(&r->body);
 	struct arena a = ARENA_ZERO;
 	struct err e = ERR_ZERO;
-	const char *text = NULL, *code = "";
+	const char *text = NULL, *code = "", *detail = "";
 	int rc;
 
 	if (r->status >= 200 && r->status < 300)
@@ -377,14 +377,15 @@ client_check(const struct client_reply *r)
 	if (doc_check(body, &e) == 0) {
 		text = doc_str(body, "error|message|reason", NULL, &a);
 		code = doc_str(body, "code", "", &a);
+		detail = doc_str(body, "detail", "", &a);
 	}
 	if (r->status == 404 && strcmp(code, "route_blocked") == 0)
 		rc = route_blocked();
 	else
 		rc = ctl_fail(r->status == 401 || r->status == 403 ? CTL_AUTH
 								   : CTL_SERVER,
-			"%s (HTTP %ld)", text ? text : "the server refused",
-			r->status);
+			"%s%s%s (HTTP %ld)", text ? text : "the server refused",
+			*detail ? ": " : "", detail, r->status);
 	arena_fini(&a);
 	return rc;
 }

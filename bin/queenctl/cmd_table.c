@@ -222,6 +222,37 @@ static const struct out_col timer_cols[] = {
 };
 static const struct out_view timer_view = VIEW(timer_cols, "rows");
 
+static const struct out_col connector_cols[] = {
+	COL("NAME", "name"),
+	COL("KIND", "kind"),
+	COL("ENABLED", "enabled"),
+	COL("PHASE", "status.phase"),
+	COL("HOST", "connection.host"),
+	COL("DATABASE", "connection.database"),
+	WIDE("USER", "connection.user"),
+	WIDE("UPDATED", "updatedAt"),
+};
+static const struct out_view connector_view =
+	VIEW(connector_cols, "connectors");
+
+static const struct out_col connector_status_cols[] = {
+	COL("NAME", "name"),
+	COL("KIND", "kind"),
+	COL("PHASE", "status.phase"),
+	COL("SINCE", "status.since"),
+	COUNT("MESSAGES", "status.messages|status.applied"),
+	COUNT("LAGBYTES", "status.slotLagBytes"),
+	COL("ERROR", "status.error.code"),
+	COUNT_WIDE("RESTARTS", "status.restarts"),
+	WIDE("OWNER", "state.lease.node"),
+	WIDE("LSN", "state.pointer.lsn"),
+	WIDE("MESSAGE", "status.error.message"),
+};
+static const struct out_view connector_statuses_view =
+	VIEW(connector_status_cols, "connectors");
+const struct out_view cmd_view_connector_status =
+	VIEW(connector_status_cols, ".");
+
 /* The ones that other files pick; table and answer differ there. */
 const struct out_view cmd_view_depth = { .rows = ".", .cols = depth_cols,
 	.cols_n = 3, .whole = true };
@@ -500,6 +531,16 @@ static const struct cmd_flag apply_flags[] = {
 	FLAG("file", 'f', CMD_STR, NULL, "FILE", "YAML or JSON, - = stdin"),
 	DRY, END
 };
+static const struct cmd_flag connector_delete_flags[] = {
+	SWITCH("keep-slot", 0,
+	  "remove a source now and leave its slot, which goes on holding WAL"),
+	YES, END
+};
+static const struct cmd_flag connector_resync_flags[] = {
+	FLAG("from", 0, CMD_STR, NULL, "TIME",
+	  "of a sink: beginning, end, RFC 3339, or 1h for an hour ago"),
+	YES, END
+};
 static const struct cmd_flag set_context_flags[] = {
 	FLAG("token-ref", 0, CMD_STR, NULL, "REF",
 	  "env, file:///PATH or literal:TOKEN"),
@@ -633,6 +674,8 @@ const struct cmd_group cmd_groups[] = {
 	{ "dlq", NULL, "Dead letters: list, retry, drain." },
 	{ "kv", NULL, "Key/value rows with versions and lifetimes." },
 	{ "timer", "timers", "Messages that are due later." },
+	{ "connector", "connectors",
+	  "Connectors between queues and PostgreSQL tables." },
 	{ "lease", "leases", "Leases of popped messages." },
 	{ "analytics", "a an", "Counters over time." },
 	{ "maintenance", "maint", "Stop and resume pushes or pops." },
@@ -787,6 +830,21 @@ const struct cmd_phrase cmd_table[] = {
 	  &timer_view, API "/timers/{0}", "timers that wait, by key" },
 	{ "timer", "count", NULL, "<queue> <prefix>", NULL, cmd_timer_count,
 	  NULL, API "/timers/{0}", "how many keys start with the prefix" },
+
+	{ "connector", "list", "ls", NULL, NULL, cmd_get, &connector_view,
+	  API "/connectors", "all connectors" },
+	{ "connector", "get", "describe show", "<name>", NULL, cmd_get, NULL,
+	  API "/connectors/{0}", "one document, its status and state" },
+	{ "connector", "apply", "put", "[name]", apply_flags,
+	  cmd_connector_apply, NULL, NULL, "write documents" },
+	{ "connector", "delete", "rm", "<name>", connector_delete_flags,
+	  cmd_connector_delete, NULL, NULL,
+	  "delete one; a source first drops its slot" },
+	{ "connector", "resync", NULL, "<name>", connector_resync_flags,
+	  cmd_connector_resync, NULL, NULL,
+	  "start over: a source with a snapshot, a sink from a place" },
+	{ "connector", "status", NULL, "[name]", NULL, cmd_connector_status,
+	  &connector_statuses_view, API "/connectors", "how they run" },
 
 	{ "lease", "extend", NULL, "<leaseId>", lease_flags, cmd_lease_extend,
 	  NULL, NULL, "hold popped messages longer" },

@@ -9,7 +9,7 @@ struct out_view;
 struct span;
 
 extern const struct out_view cmd_view_depth, cmd_view_depth_conflating,
-	cmd_view_partitions, cmd_view_one_status;
+	cmd_view_partitions, cmd_view_one_status, cmd_view_connector_status;
 
 /* cmd_get.c: a GET printed by the phrase's view, and what it is made of */
 int cmd_get(struct ctl *c, const struct cmd_call *a);
@@ -82,6 +82,12 @@ int cmd_system_kv_timers(struct ctl *c, const struct cmd_call *a);
 int cmd_lock(struct ctl *c, const struct cmd_call *a);
 /* Says on stderr how a page that was cut goes on. */
 void cmd_kv_tell_more(struct ctl *c, struct span answer);
+
+/* cmd_connector.c */
+int cmd_connector_apply(struct ctl *c, const struct cmd_call *a);
+int cmd_connector_delete(struct ctl *c, const struct cmd_call *a);
+int cmd_connector_resync(struct ctl *c, const struct cmd_call *a);
+int cmd_connector_status(struct ctl *c, const struct cmd_call *a);
 
 int cmd_tenant_purge(struct ctl *c, const struct cmd_call *a);
 
