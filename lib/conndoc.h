@@ -115,6 +115,13 @@ struct conndoc {
 bool conndoc_name_ok(struct span name);
 
 /*
+ * Where documents lie: namespace queen-pg of the internal tenant, one key each,
+ * `conn:<tenant>:<name>`.  False for a key that is none.
+ */
+bool conndoc_key_parse(struct span key, struct qid *tenant,
+	struct span *name);
+
+/*
  * A document as a client sends it: what queend alone writes is passed over,
  * url is folded into the fields.  name: of the path; a `name` that says
  * another is refused.  *out and all in it live in the arena, spans also in

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passwords, sealed for one connector: elsewhere the text does not open. */
+/*
+ * The place of a document: the key it lies under, and the seal of its password,
+ * which does not open anywhere else.
+ */
 #include "arena.h"
 #include "buf.h"
 #include "conndoc_int.h"
@@ -14,6 +17,19 @@ place(const struct conndoc *d, const struct qid *tenant, struct span name,
 
 	return arena_printf(a, "%s/%s/%.*s", conndoc_kind_word(d->kind),
 		qid_text(tenant, text), SPAN_ARG(name));
+}
+
+bool
+conndoc_key_parse(struct span key, struct qid *tenant, struct span *name)
+{
+	enum { HEAD = 5, NAME = HEAD + QID_TEXT + 1 };
+
+	if (key.n <= NAME || memcmp(key.p, "conn:", HEAD) != 0 ||
+		key.p[NAME - 1] != ':')
+		return false;
+	*name = span_make(key.p + NAME, key.n - NAME);
+	return qid_parse(span_make(key.p + HEAD, QID_TEXT), tenant) &&
+	       conndoc_name_ok(*name);
 }
 
 void

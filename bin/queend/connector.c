@@ -185,8 +185,8 @@ connector_won(struct hsrv_req *r, int verdict)
 
 /* ---- answers ---- */
 
-void
-connector_write(
+static void
+write_document(
 	struct jwrite *w, const struct connector_row *c, struct hsrv_req *r)
 {
 	if (c->doc)
@@ -209,7 +209,7 @@ write_entry(struct jwrite *w, const struct connector_row *c, struct hsrv_req *r)
 {
 	jwrite_object(w);
 	jwrite_kv_str(w, "name", c->name);
-	connector_write(w, c, r);
+	write_document(w, c, r);
 	jwrite_kv_raw(w, "status",
 		c->status.p ? c->status : SPAN_LIT("{\"phase\":\"unknown\"}"));
 	jwrite_key(w, "state");

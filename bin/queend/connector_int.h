@@ -40,9 +40,6 @@ void connector_call(struct hsrv_req *r, const struct pgstmt *s,
 void connector_find(struct hsrv_req *r, connector_row_fn done);
 /* The same for those who need one: 404. */
 void connector_need(struct hsrv_req *r, connector_row_fn done);
-/* The members of the document without its secrets, into an open object. */
-void connector_write(struct jwrite *w, const struct connector_row *c,
-	struct hsrv_req *r);
 /*
  * connector_put_v1 of a stored form, with the time of a request stamped into
  * it (NULL = none); done sees (verdict, version, document).

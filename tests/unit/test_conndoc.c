@@ -240,6 +240,27 @@ names_of_connectors(void **state)
 		conndoc_group_default(SPAN_LIT("a-b"), &arena), "pg-a-b"));
 }
 
+static void
+keys_of_documents(void **state)
+{
+#define T "00000000-0000-0000-0000-000000000001"
+	static const char *const bad[] = { "", "conn:", "conn:" T,
+		"conn:" T ":", "conn:" T ":A", "conn:" T ":a:b", "conn:x:a",
+		"Conn:" T ":a", "conn:" T "/a", "src:a:pointer" };
+	struct qid tenant;
+	struct span name;
+	(void)state;
+
+	assert_true(conndoc_key_parse(
+		SPAN_LIT("conn:" T ":my-name"), &tenant, &name));
+	assert_int_equal(tenant.b[15], 1);
+	assert_true(span_is(name, "my-name"));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(
+			conndoc_key_parse(span_of(bad[i]), &tenant, &name));
+#undef T
+}
+
 /* ---- rules ---- */
 
 static void
@@ -900,6 +921,7 @@ main(void)
 		TEST(what_stands_in_a_document),
 		TEST(numbers_are_whole_and_within_their_range),
 		TEST(names_of_connectors),
+		TEST(keys_of_documents),
 		TEST(hosts_databases_and_users),
 		TEST(modes_of_tls_and_certificates),
 		TEST(tables_of_a_source),
