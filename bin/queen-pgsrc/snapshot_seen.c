@@ -39,7 +39,7 @@ snapshot_seen_parse(struct span text, struct arena *a, struct snapshot_seen *s,
 			goto bad;
 		s->n++;
 	}
-	if (s->xmax > 0 && s->xmin <= s->xmax)
+	if (s->xmax > 0 && s->xmin <= s->xmax && text.p[text.n - 1] != ',')
 		return 0;
 bad:
 	return err_set(e, ERR_IO, "not a snapshot: %.*s",
