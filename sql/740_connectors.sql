@@ -57,6 +57,19 @@ returns jsonb language sql stable as $$
 		and queen.kv_live_v1(k.expires_at, p_at)
 $$;
 
+-- The documents of a tenant; p_name null = all.  ~ is above every character of a
+-- name.  Rows that are no connector's are passed over.
+create or replace function queen.connector_rows(p_tenant uuid, p_name text)
+returns table (name text, version bigint, value jsonb)
+language sql stable as $$
+	select substr(k.key, 43), k.version, k.value from queen.kv k
+	where k.tenant = '00000000-0000-0000-0000-000000000000'
+		and k.namespace = 'queen-pg'
+		and k.key >= queen.connector_key(p_tenant, coalesce(p_name, ''))
+		and k.key <= queen.connector_key(p_tenant, coalesce(p_name, '~'))
+		and substr(k.key, 43) ~ '^[a-z0-9][a-z0-9_-]{0,47}$'
+$$;
+
 -- The documents of a tenant in order of their names; p_name null = all.  kind,
 -- sealed and resync are read from the raw document, which may not parse.
 create or replace function queen.connector_list_v1(p_tenant uuid, p_name text,
@@ -67,27 +80,19 @@ language plpgsql stable as $$
 #variable_conflict use_column
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
-	l_low text := queen.connector_key(p_tenant, coalesce(p_name, ''));
-	-- above every character of a name
-	l_high text := l_low || case when p_name is null then '~' else '' end;
-	l_at int := length(queen.connector_key(p_tenant, '')) + 1;
 begin
-	return query select n.name, k.version, k.value::text, k.value->>'kind',
-		k.value->'connection'->>'passwordSealed',
-		k.value->>'resyncRequestedAt',
-		queen.connector_status_of(p_tenant, n.name, s.lease->>'node', t)::text,
+	return query select r.name, r.version, r.value::text, r.value->>'kind',
+		r.value->'connection'->>'passwordSealed',
+		r.value->>'resyncRequestedAt',
+		queen.connector_status_of(p_tenant, r.name, s.lease->>'node', t)::text,
 		s.pointer::text, s.lease::text
-	from queen.kv k
-	cross join lateral (select substr(k.key, l_at) as name) n
+	from queen.connector_rows(p_tenant, p_name) r
 	cross join lateral (select
-		queen.connector_state(p_tenant, 'src:' || n.name || ':pointer', t)
+		queen.connector_state(p_tenant, 'src:' || r.name || ':pointer', t)
 			as pointer,
-		queen.connector_state(p_tenant, 'src:' || n.name || ':lease', t)
+		queen.connector_state(p_tenant, 'src:' || r.name || ':lease', t)
 			as lease) s
-	where k.tenant = '00000000-0000-0000-0000-000000000000'
-		and k.namespace = 'queen-pg' and k.key >= l_low and k.key <= l_high
-		and n.name ~ '^[a-z0-9][a-z0-9_-]{0,47}$'
-	order by k.key;
+	order by r.name collate "C";
 end $$;
 
 -- Writes a document, if it still has the version that was read (0 = there was
@@ -208,11 +213,11 @@ create or replace function queen.connector_group_v1(p_tenant uuid, p_group text,
 	p_queue text)
 returns text
 language sql stable as $$
-	select min(l.name) from queen.connector_list_v1(p_tenant, null) l
-	cross join lateral (select l.document::jsonb->'sink' as sink) s
-	where l.kind = 'sink'
-		and coalesce(s.sink->>'consumerGroup', 'pg-' || l.name) = p_group
-		and (p_queue is null or s.sink->>'queue' = p_queue)
+	select min(r.name) from queen.connector_rows(p_tenant, null) r
+	where r.value->>'kind' = 'sink'
+		and coalesce(r.value->'sink'->>'consumerGroup', 'pg-' || r.name)
+			= p_group
+		and (p_queue is null or r.value->'sink'->>'queue' = p_queue)
 $$;
 
 -- The status of each connector of a tenant; null when nobody reports it.
@@ -220,8 +225,12 @@ create or replace function queen.connector_status_list_v1(p_tenant uuid,
 	p_now timestamptz default null)
 returns table (name text, kind text, status text)
 language sql stable as $$
-	select l.name, l.kind, l.status
-	from queen.connector_list_v1(p_tenant, null, p_now) l
+	select r.name, r.value->>'kind', queen.connector_status_of(p_tenant, r.name,
+		queen.connector_state(p_tenant, 'src:' || r.name || ':lease',
+			n.at)->>'node', n.at)::text
+	from (select coalesce(p_now, clock_timestamp()) as at) n
+	cross join queen.connector_rows(p_tenant, null) r
+	order by r.name collate "C"
 $$;
 
 -- The rows of a node, all of one length; those it does not name stay.
@@ -262,12 +271,14 @@ language sql stable as $$
 			else max(m.num) filter (where s.updated_at
 				> coalesce(p_now, clock_timestamp()) - interval '30 s')
 			end)::text
-	from queen.connector_all_v1() a
-	join queen.connector_status s on s.tenant::text = split_part(a.key, ':', 2)
-		and s.name = split_part(a.key, ':', 3)
+	from queen.connector_status s
 	cross join lateral (select e.key, e.value::text::numeric as num
 		from jsonb_each(s.metrics) e
 		where jsonb_typeof(e.value) = 'number') m
+	where exists (select from queen.kv k
+		where k.tenant = '00000000-0000-0000-0000-000000000000'
+			and k.namespace = 'queen-pg'
+			and k.key = queen.connector_key(s.tenant, s.name))
 	group by m.key, s.tenant, s.name
 	order by m.key, s.tenant, s.name
 $$;
