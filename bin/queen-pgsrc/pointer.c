@@ -300,13 +300,15 @@ write_lsn(struct jwrite *w, const char *key, uint64_t lsn)
 static void
 write_after(struct jwrite *w, const struct pointer_place *at)
 {
-	const char *p = at->after.p, *end = p + at->after.n, *nul;
+	const char *p, *end, *nul;
 
 	jwrite_key(w, "after");
 	if (!at->has_after) {
 		jwrite_null(w);
 		return;
 	}
+	p = at->after.p;
+	end = p + at->after.n;
 	jwrite_array(w);
 	while ((nul = p < end ? memchr(p, '\0', (size_t)(end - p)) : NULL)) {
 		jwrite_str(w, span_make(p, (size_t)(nul - p)));

@@ -60,10 +60,10 @@ take_hex(const char **p, const char *end, uint64_t *half)
 bool
 wal_lsn_parse(struct span s, uint64_t *lsn)
 {
-	const char *p = s.p, *end = p + s.n;
+	const char *p = s.n > 0 ? s.p : "", *end = p + s.n;
 	uint64_t high, low;
 
-	if (s.n == 0 || !take_hex(&p, end, &high) || p == end || *p++ != '/' ||
+	if (!take_hex(&p, end, &high) || p == end || *p++ != '/' ||
 		!take_hex(&p, end, &low) || p != end)
 		return false;
 	*lsn = high << 32 | low;
