@@ -26,14 +26,14 @@ to_next_table(const struct pipeline *p, struct pointer_place *at)
 	at->in_snapshot = ++at->table < p->pointer.tables_n;
 }
 
-/* A step that must be written though it brings no message. */
+/* Part of the copy; a step without messages must be written all the same. */
 static void
-queue_step(struct pipeline *p, const struct pointer_place *at)
+queue_part(struct pipeline *p, struct unit *u, const struct pointer_place *at)
 {
-	struct unit *u = unit_new();
-
-	u->forced = true;
+	u->forced = u->n == 0;
 	pipeline_queue(p, u, at);
+	if (!at->in_snapshot)
+		snapshot_fini(&p->snapshot);
 }
 
 bool
@@ -59,7 +59,7 @@ pipeline_next_chunk(struct pipeline *p, struct pipeline_chunk *c)
 		}
 		at = p->tail;
 		to_next_table(p, &at);
-		queue_step(p, &at);
+		queue_part(p, unit_new(), &at);
 	}
 	return false;
 }
@@ -132,9 +132,8 @@ copy_chunk(struct pipeline *p, uint64_t high_lsn, int64_t now_ms)
 		k.at.has_after = true;
 		k.at.after = c->last_key;
 	}
-	k.u->forced = k.u->n == 0;
-	pipeline_queue(p, k.u, &k.at);
 	p->chunk_rows = snapshot_limit(c, p->conf->chunk_rows);
+	queue_part(p, k.u, &k.at);
 	snapshot_forget(&p->snapshot);
 }
 

@@ -65,6 +65,7 @@ struct snapshot {
 };
 
 void snapshot_init(struct snapshot *s, uint64_t first_n);
+/* Forgets all; numbers of chunks go on. */
 void snapshot_fini(struct snapshot *s);
 
 /*

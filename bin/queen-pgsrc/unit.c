@@ -101,7 +101,10 @@ unit_cover(struct unit *u, const struct pointer_place *place)
 	if (!place->in_snapshot || !place->has_after)
 		return;
 	buf_put_span(&u->data, place->after);
-	u->cover.after = span_make(u->data.p + at, place->after.n);
+	/* an empty key may be all there is */
+	u->cover.after = place->after.n > 0
+				 ? span_make(u->data.p + at, place->after.n)
+				 : SPAN_LIT("");
 }
 
 /* ---- the queue ---- */
