@@ -40,6 +40,13 @@ int snapshot_seen_parse(struct span text, struct arena *a,
 /* The xid of a Begin, widened to the 64-bit number nearest to `near`. */
 uint64_t snapshot_widen(uint32_t xid, uint64_t near);
 bool snapshot_sees(const struct snapshot_seen *s, uint32_t xid);
+/*
+ * Has all that ran at `start` ended?  What is remembered dies with a process:
+ * a copy that goes on after a start takes its first chunk only when this is
+ * so, with a snapshot taken once the stream has begun as `start`.
+ */
+bool snapshot_is_past(const struct snapshot_seen *now,
+	const struct snapshot_seen *start);
 
 /* ---- what a transaction does to keys ---- */
 

@@ -43,6 +43,7 @@ static struct buf wire, out;
 static struct pipeline_ask ask;
 static struct err e;
 static struct shape *orders_shape;
+static uint64_t first_chunk = 41;
 
 #define POINTER(rest)                                                          \
 	"{\"v\":1,\"epoch\":\"7be01c4d\",\"systemId\":\"1\",\"slot\":\"s\","   \
@@ -59,7 +60,7 @@ start(const char *json)
 
 	if (pointer_parse(span_of(json), &at, &e) != 0)
 		fail_msg("%s", e.text);
-	pipeline_init(&p, &conf, &at, 41);
+	pipeline_init(&p, &conf, &at, first_chunk);
 	pointer_fini(&at);
 }
 
