@@ -5,9 +5,6 @@
  */
 #include "event.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "buf.h"
 #include "clk.h"
 #include "jwrite.h"
@@ -249,16 +246,28 @@ event_write_truncate(struct buf *b, const struct span *tables, size_t n,
 
 /* ---- ids ---- */
 
+/* Sixteen upper-case hex digits. */
+static void
+put_hex16(struct buf *b, uint64_t v)
+{
+	char *p = buf_reserve(b, 16);
+
+	for (int i = 15; i >= 0; i--, v >>= 4)
+		p[i] = "0123456789ABCDEF"[v & 15];
+	b->len += 16;
+}
+
 static void
 put_id(struct buf *b, const char *epoch, const struct event_at *at,
 	const char *mark)
 {
-	char text[64];
-	int n = snprintf(text, sizeof(text),
-		"pg:%s:%s%016" PRIX64 ":%s%" PRIu64, epoch,
-		at->snapshot ? "s:" : "", at->lsn, mark, at->seq);
-
-	buf_put(b, text, (size_t)n);
+	put_lit(b, SPAN_LIT("pg:"));
+	buf_puts(b, epoch);
+	buf_puts(b, at->snapshot ? ":s:" : ":");
+	put_hex16(b, at->lsn);
+	buf_putc(b, ':');
+	buf_puts(b, mark);
+	put_u64(b, at->seq);
 }
 
 void

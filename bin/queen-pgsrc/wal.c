@@ -5,8 +5,6 @@
  */
 #include "wal.h"
 
-#include <stdio.h>
-
 #include "err.h"
 
 /* 2000-01-01 in microseconds since 1970 */
@@ -34,11 +32,26 @@ put_be64(char *p, uint64_t v)
 	return p + 8;
 }
 
+/* As %X does; once per event, so without printf. */
+static char *
+put_hex(char *p, uint32_t v)
+{
+	int shift = 28;
+
+	while (shift > 0 && !(v >> shift))
+		shift -= 4;
+	for (; shift >= 0; shift -= 4)
+		*p++ = "0123456789ABCDEF"[v >> shift & 15];
+	return p;
+}
+
 char *
 wal_lsn_text(uint64_t lsn, char out[WAL_LSN_MAX])
 {
-	snprintf(out, WAL_LSN_MAX, "%X/%X", (unsigned)(lsn >> 32),
-		(unsigned)(lsn & UINT32_MAX));
+	char *p = put_hex(out, (uint32_t)(lsn >> 32));
+
+	*p++ = '/';
+	*put_hex(p, (uint32_t)lsn) = '\0';
 	return out;
 }
 
