@@ -90,7 +90,10 @@ void snapshot_begin(struct snapshot *s);
 
 /* ---- a chunk ---- */
 
-/* From here watermarks of this number count; returns it. */
+/*
+ * From here watermarks of this number count; returns it.  The shape is that
+ * of the rows to come, borrowed as long as there is a chunk.
+ */
 uint64_t snapshot_ask(struct snapshot *s, size_t table,
 	const struct shape *shape, uint64_t limit_rows);
 /* The rows read, in key order; copied. */

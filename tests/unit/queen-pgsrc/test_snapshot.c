@@ -253,40 +253,40 @@ while_the_chunk_is_read_the_last_snapshot_judges(void **state)
 	assert_int_equal(snapshot_high(&s, 42), SNAPSHOT_NOT_OURS);
 }
 
+static const struct {
+	const char *name;
+	/* op and unchanged columns, one transaction each */
+	const char *steps[5];
+	const char *left;
+} folds[] = {
+	{ "update that carried all", { "u" }, "" },
+	{ "update", { "uab" }, "1:ab" },
+	{ "second update narrows", { "uab", "ub" }, "1:b" },
+	{ "second update carries the rest", { "ua", "ub" }, "" },
+	{ "never widens", { "ua", "uab" }, "1:a" },
+	{ "empty stays empty", { "u", "ua" }, "" },
+	{ "put", { "p" }, "" },
+	{ "put then update", { "p", "uab" }, "" },
+	{ "delete", { "d" }, "" },
+	{ "update then delete", { "uab", "d" }, "" },
+	{ "delete then put", { "d", "p" }, "" },
+	{ "delete, put, update", { "d", "p", "uab" }, "" },
+	{ "put, delete, update", { "p", "d", "ua" }, "1:a" },
+	{ "truncate", { "t" }, "" },
+	{ "truncate then put", { "uab", "t", "p" }, "" },
+	{ "a column the chunk has not", { "uz" }, "" },
+};
+
 static void
 the_fold_of_fills(void **state)
 {
-	static const struct {
-		const char *name;
-		/* op and unchanged columns, one transaction each */
-		const char *steps[5];
-		const char *left;
-	} rows[] = {
-		{ "update that carried all", { "u" }, "" },
-		{ "update", { "uab" }, "1:ab" },
-		{ "second update narrows", { "uab", "ub" }, "1:b" },
-		{ "second update carries the rest", { "ua", "ub" }, "" },
-		{ "never widens", { "ua", "uab" }, "1:a" },
-		{ "empty stays empty", { "u", "ua" }, "" },
-		{ "put", { "p" }, "" },
-		{ "put then update", { "p", "uab" }, "" },
-		{ "delete", { "d" }, "" },
-		{ "update then delete", { "uab", "d" }, "" },
-		{ "delete then put", { "d", "p" }, "" },
-		{ "delete, put, update", { "d", "p", "uab" }, "" },
-		{ "put, delete, update", { "p", "d", "ua" }, "1:a" },
-		{ "truncate", { "t" }, "" },
-		{ "truncate then put", { "uab", "t", "p" }, "" },
-		{ "a column the chunk has not", { "uz" }, "" },
-	};
-
 	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+	for (size_t i = 0; i < sizeof(folds) / sizeof(*folds); i++) {
 		const char *got;
 
 		chunk("10:10:");
-		for (size_t k = 0; k < 5 && rows[i].steps[k]; k++) {
-			const char *step = rows[i].steps[k];
+		for (size_t k = 0; k < 5 && folds[i].steps[k]; k++) {
+			const char *step = folds[i].steps[k];
 			const char *at = strchr("pudt", step[0]);
 
 			snapshot_begin(&s);
@@ -296,16 +296,16 @@ the_fold_of_fills(void **state)
 		}
 		got = left();
 		/* a truncate takes the others too */
-		if (strchr(rows[i].name, 't') == rows[i].name &&
-			strncmp(rows[i].name, "truncate", 8) == 0) {
-			assert_string_equal(got, rows[i].left);
+		if (strchr(folds[i].name, 't') == folds[i].name &&
+			strncmp(folds[i].name, "truncate", 8) == 0) {
+			assert_string_equal(got, folds[i].left);
 		} else {
 			char want[16];
 
-			snprintf(want, sizeof(want), "%s%s2 3", rows[i].left,
-				*rows[i].left ? " " : "");
+			snprintf(want, sizeof(want), "%s%s2 3", folds[i].left,
+				*folds[i].left ? " " : "");
 			if (strcmp(got, want) != 0)
-				fail_msg("%s: '%s'", rows[i].name, got);
+				fail_msg("%s: '%s'", folds[i].name, got);
 		}
 		/* the next round begins without a memory */
 		snapshot_fini(&s);
