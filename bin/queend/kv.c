@@ -13,6 +13,13 @@
 #include "kv_batch.h"
 #include "kv_reply.h"
 
+bool
+kv_names_tenant(struct span member)
+{
+	return span_is(member, "tenant") || span_is(member, "tenantId") ||
+	       span_is(member, "_tenant");
+}
+
 /* ---- the batch ---- */
 
 void
@@ -30,9 +37,7 @@ kv_post(struct hsrv_req *r)
 	if (jspan_enter_object(&j))
 		while (jspan_next_key(&j, hsrv_arena(r), &key) &&
 			jspan_take(&j, &v)) {
-			if (span_is(key, "tenant") ||
-				span_is(key, "tenantId") ||
-				span_is(key, "_tenant")) {
+			if (kv_names_tenant(key)) {
 				kv_reply_tenant(r);
 				return;
 			}
@@ -80,9 +85,7 @@ copy_members(struct hsrv_req *r, struct jwrite *w, const char *const *names)
 					"for the body of this route");
 				return false;
 			}
-			if (span_is(key, "tenant") ||
-				span_is(key, "tenantId") ||
-				span_is(key, "_tenant")) {
+			if (kv_names_tenant(key)) {
 				kv_reply_tenant(r);
 				return false;
 			}

@@ -246,7 +246,7 @@ read_page(struct reader *r, const struct given *g, struct kv_op *op)
 			r->at);
 	if (g->limit.type != JSPAN_NONE && g->limit.type != JSPAN_NULL &&
 		(g->limit.type != JSPAN_NUMBER ||
-			!kv_value_integer(g->limit.raw, &limit)))
+			!kv_value_clamped(g->limit.raw, &limit)))
 		return refuse(r, "kv_bad_request",
 			"operation %zu: limit must be an integer", r->at);
 	if (limit > r->conf->kv_prefix_limit)
@@ -260,10 +260,14 @@ read_page(struct reader *r, const struct given *g, struct kv_op *op)
 	if (g->after.raw.n == 2 && g->after.type != JSPAN_STRING)
 		return refuse(r, "kv_bad_request",
 			"operation %zu: after must be a string", r->at);
-	if (read_bool(r, &g->keys_only, "keysOnly", &op->keys_only) < 0)
+	if (g->keys_only.type != JSPAN_NULL &&
+		read_bool(r, &g->keys_only, "keysOnly", &op->keys_only) < 0)
 		return -1;
-	return read_key(
-		r, &g->prefix, "prefix", "kv_prefix_required", &op->key);
+	return read_key(r, &g->prefix, "prefix",
+		g->prefix.type == JSPAN_STRING && g->prefix.raw.n > 2
+			? "kv_bad_key"
+			: "kv_prefix_required",
+		&op->key);
 }
 
 static int

@@ -303,7 +303,8 @@ kv_ops_fault(const struct err *e, struct kv_fault *f)
 			is_reason(e->text) ? f->reason_text : "kv_bad_request");
 		if (!is_reason(e->text))
 			snprintf(f->detail, sizeof(f->detail), "%s", e->text);
-	} else if (e->kind == ERR_DB_RETRY || e->kind == ERR_DB_UNKNOWN) {
+	} else if ((e->kind == ERR_DB_RETRY || e->kind == ERR_DB_UNKNOWN) &&
+		   strncmp(s, "XX", 2) != 0) {
 		set_fault(f, 503, "kv_unavailable", f->reason_text);
 	} else if (strncmp(s, "42", 2) == 0) {
 		set_fault(f, 500, "kv_misconfigured", f->reason_text);

@@ -45,15 +45,28 @@ kv_reply_limit(struct hsrv_req *r, const struct kvlimit_no *no)
 	kv_reply_fault(r, &f);
 }
 
-void
-kv_reply_bad(struct hsrv_req *r, const char *reason, const char *detail)
+static void
+reply(struct hsrv_req *r, int status, const char *error, const char *reason,
+	const char *detail)
 {
 	struct kv_fault f = {
-		.status = 400, .error = "kv_bad_request", .reason = reason
+		.status = status, .error = error, .reason = reason
 	};
 
 	snprintf(f.detail, sizeof(f.detail), "%s", detail);
 	kv_reply_fault(r, &f);
+}
+
+void
+kv_reply_bad(struct hsrv_req *r, const char *reason, const char *detail)
+{
+	reply(r, 400, "kv_bad_request", reason, detail);
+}
+
+void
+kv_reply_large(struct hsrv_req *r, const char *reason, const char *detail)
+{
+	reply(r, 413, "payload_too_large", reason, detail);
 }
 
 void

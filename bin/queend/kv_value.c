@@ -127,3 +127,36 @@ kv_value_integer(struct span number, int64_t *out)
 	*out = minus ? -(int64_t)v : (int64_t)v;
 	return true;
 }
+
+/* Of a number that is no int64: has it no fraction? */
+static bool
+is_whole(const char *p, const char *end)
+{
+	int64_t fraction = 0, digits = 0, given = 0;
+	bool point = false;
+
+	for (; p < end && *p != 'e' && *p != 'E'; p++) {
+		point = point || *p == '.';
+		digits += point && *p != '.';
+		if (point && *p > '0')
+			fraction = digits; /* places that count */
+	}
+	if (p == end)
+		return fraction == 0;
+	p += 1 + (p + 1 < end && p[1] == '+');
+	/* an exponent beyond all reason has a sign still */
+	if (!span_i64(span_make(p, (size_t)(end - p)), &given))
+		return *p != '-';
+	return given >= fraction;
+}
+
+bool
+kv_value_clamped(struct span number, int64_t *out)
+{
+	bool minus = number.n > 0 && *number.p == '-';
+
+	if (kv_value_integer(number, out))
+		return true;
+	*out = minus ? -INT64_MAX : INT64_MAX;
+	return is_whole(number.p + minus, number.p + number.n);
+}

@@ -17,5 +17,7 @@
 bool kv_value_bytes(struct span json, size_t *bytes);
 /* An integer in any spelling (5, 5.0, 50e-1); false when it is none. */
 bool kv_value_integer(struct span number, int64_t *out);
+/* The same for what is clamped anyway: the nearest int64. */
+bool kv_value_clamped(struct span number, int64_t *out);
 
 #endif
