@@ -57,8 +57,8 @@ language sql volatile as $$
 	where f.changed_at <= excluded.changed_at;
 $$;
 
--- What seal_block_v1 filed within ten minutes, of a tenant (null: of all), a row
--- per queue and key id.  No locks.
+-- What seal_block_v1 filed within ten minutes and a group has still to get past,
+-- of a tenant (null: of all), a row per queue and key id.  No locks.
 create or replace function queen.seal_blocks_v1(p_tenant uuid,
 	p_now timestamptz default null)
 returns table (queue_id bigint, queue text, partition text, key_id int,
@@ -72,7 +72,14 @@ language sql volatile as $$
 		and q.deleted_at is null and (p_tenant is null or q.tenant = p_tenant)
 	join queen.partitions p on p.id = (f.value ->> 'part')::bigint
 	where f.key like 'blocked:%' and f.changed_at
-		> coalesce(p_now, clock_timestamp()) - interval '10 minutes'
+			> coalesce(p_now, clock_timestamp()) - interval '10 minutes'
+		and exists (select from queen.groups g
+			left join lateral (select c.committed from queen.consumers c
+				where c.group_id = g.id and c.partition_id = p.id
+				order by c.gen desc limit 1) c on true
+			where g.queue_id = q.id and g.deleted_at is null
+				and coalesce(c.committed, -1)
+					< (f.value ->> 'offset')::bigint)
 	order by q.name, q.id, 4;
 $$;
 

@@ -289,6 +289,10 @@ def test_status_and_doctor_name_a_key_that_is_missing(new_cell, db, folder):
             "fix": "name that key in QUEEN_ENCRYPTION_OLD_KEYS of every"
             " queend, or step over it: queenctl partition seek q p --cg GROUP"
             " --to offset:1"} in found
+    m, = popped(a)
+    assert len(b.get("/api/v1/status").body["blocked"]) == 1
+    a.ack([m])
+    wait_until(lambda: b.get("/api/v1/status").body["blocked"] == [])
 
 
 @keyed
@@ -310,3 +314,5 @@ def test_status_and_doctor_name_what_is_damaged(cell, db, folder):
     assert reply.status == 200, reply
     cell.push("q", [2])
     assert [m["data"] for m in popped(cell)] == [2]
+    assert wait_until(lambda: cell.get("/api/v1/status").body["blocked"] == [])
+    assert [f for f in doctor(folder, db) if "sealed" in f["what"]] == []

@@ -161,7 +161,7 @@ def blocks(hot, now=None, tenant=TENANT):
         " from queen.seal_blocks_v1(%s, %s)", [tenant, now])]
 
 
-def test_the_newest_of_a_queue_and_key_is_shown(hot, q, p):
+def test_the_newest_of_a_queue_and_key_is_shown(hot, q, p, g):
     other = hot.part(q, "other")
     block(hot, q, p, now=at(0))
     block(hot, q, other, off=5, damaged=True, now=at(10), who="j")
@@ -180,7 +180,21 @@ def test_another_tenant_files_nothing(hot, q, p):
     assert blocks(hot, at(1), None) == []
 
 
-def test_what_was_filed_goes_with_its_queue_or_after_a_day(hot, q, p):
+def test_what_a_group_got_past_is_not_shown(hot, q, p, g):
+    hot.push(p, 4, now=at(0))
+    block(hot, q, p, off=2, now=at(0))
+    assert len(blocks(hot, at(1))) == 1  # no cursor yet: at the start
+    assert hot.took(p, g, 1, budget=2, auto=True) == (0, 1, 1)
+    assert len(blocks(hot, at(1))) == 1
+    assert hot.took(p, g, 1, budget=1, auto=True) == (2, 2, 1)
+    assert blocks(hot, at(1)) == []
+    hot.group(q, "h")
+    assert len(blocks(hot, at(1))) == 1
+    hot.rows("update queen.groups set deleted_at = now() where name = 'h'")
+    assert blocks(hot, at(1)) == []
+
+
+def test_what_was_filed_goes_with_its_queue_or_after_a_day(hot, q, p, g):
     block(hot, q, p, now=at(0))
     block(hot, q, p, key=8, now=at(86402))
     assert hot.value("select count(*) from queen.flags"
