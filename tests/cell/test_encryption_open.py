@@ -2,6 +2,7 @@
 """Messages that cannot be opened: an error that names them, no lease and no
 cursor that moved, and a way for the operator to see it."""
 import re
+import threading
 
 import pytest
 
@@ -229,6 +230,43 @@ def test_auto_ack_by_label_over_sealed_and_clear_queues(cell, db):
         "/api/v1/pop?namespace=n&autoAck=true&consumerGroup=g")]
         if r.status == 200])[0]
     assert [m["data"] for m in reply.body["messages"]] == ["one"]
+
+
+@keyed
+def test_many_at_once_take_each_message_once(cell):
+    """autoAck and leases, sealed and clear, drawn from at the same time."""
+    flag(cell, "sealed")
+    n, got, lock = 400, {}, threading.Lock()
+    want = {(q, g): list(range(n)) for q in ("sealed", "clear") for g in "ab"}
+
+    def pusher(queue):
+        for i in range(0, n, 8):
+            items = [{"queue": queue, "partition": "p%d" % (j % 13),
+                      "payload": j} for j in range(i, i + 8)]
+            assert set(statuses(cell.post("/api/v1/push", {
+                "items": items}).body)) == {"queued"}
+
+    def popper(i):
+        queue, group = ("sealed", "clear")[i & 1], "ab"[i >> 1 & 1]
+        key = (queue, group)
+        while len(got.get(key, ())) < n:
+            ms = cell.pop(queue, group=group, autoAck=group == "a", batch=20,
+                          partitions=3, wait=True, wait_ms=300,
+                          subscriptionMode="all")
+            with lock:
+                got.setdefault(key, []).extend(m["data"] for m in ms)
+            if ms and group == "b":
+                assert all(r["success"] for r in cell.ack(ms, group=group))
+
+    threads = [threading.Thread(target=pusher, args=(q,))
+               for q in ("sealed", "clear")]
+    threads += [threading.Thread(target=popper, args=(i,)) for i in range(12)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+        assert not t.is_alive()
+    assert {k: sorted(v) for k, v in got.items()} == want
 
 
 @pytest.mark.parametrize("sealed", [False, True])
