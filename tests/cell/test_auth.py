@@ -34,6 +34,8 @@ ROLES = {
     "admin": {"admin"},
 }
 ON = dict(JWT_ENABLED="true", JWT_SECRET=SECRET)
+PUSH = "/api/v1/push"
+ITEM = {"items": [{"queue": "q", "payload": 1}]}
 
 
 def token(claims=None, secret=SECRET, **more):
@@ -296,6 +298,52 @@ def test_skip_list(cell):
     assert cell.get("/health").status == 200
 
 
+@pytest.mark.cellenv(JWT_SKIP_PATHS="/api/v1/push,/api/v1/system/", **ON)
+def test_a_skipped_path_looks_at_no_token(cell):
+    """It wins over the level, and over who the token names."""
+    assert cell.post(PUSH, ITEM, headers=bearer(VECTOR_RW)).status == 201
+    message, = cell.pop("q", subscriptionMode="all", headers=bearer(VECTOR_RW))
+    assert not message.get("producerSub")
+    assert cell.get("/api/v1/system/maintenance").status == 200
+    assert cell.get("/api/v1/system", headers=role("read-write")).status == 404
+    assert cell.get("/api/v1/System/maintenance").status == 401
+
+
+@pytest.mark.cellenv(**ON)
+def test_paths_are_compared_as_they_are(cell):
+    for path in ("/health/", "/Health", "//health", "/metrics/x", "/healthzz",
+                 "/assets", "/api/v1/../../health"):
+        refused(cell.get(path), 401, "Authentication required")
+    # an escaped one reaches its route, and has that one's level
+    assert cell.get("/%68ealth").status == 200
+    for path in ("/api/v1/system/%6daintenance", "/api/v1/%73ystem/maintenance"):
+        refused(cell.get(path, headers=role("read-write")), 403,
+                "Insufficient permissions")
+        assert cell.get(path, headers=role("admin")).status == 200
+    assert cell.get("/health?x=/api/v1/system/").status == 200
+    refused(cell.post("/api/v1/push?role=admin", ITEM,
+                      headers=role("read-only")), 403,
+            "Insufficient permissions")
+    assert cell.post("/api/v1/push?x=1", ITEM,
+                     headers=role("write-only")).status == 201
+
+
+@pytest.mark.cellenv(QUEEN_MAX_BODY_BYTES="4096", **ON)
+def test_the_token_comes_before_the_body(cell):
+    """No byte of the body is waited for, however large it says it is."""
+    for path, status in (("/api/v1/push", 401), ("/nonexistent", 401)):
+        answer = exchange(cell, (
+            "POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n"
+            "\r\n" % path).encode())
+        assert answer[0] == status
+        assert error_of(answer) == "Authentication required"
+        assert "www-authenticate" not in answer[1]
+    answer = exchange(cell, (
+        "POST /api/v1/push HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000"
+        "\r\nAuthorization: %s\r\n\r\n" % VECTOR_RW).encode())
+    assert answer[0] == 413
+
+
 @pytest.mark.cellenv(JWT_ISSUER="me", JWT_AUDIENCE="you", **ON)
 def test_issuer_and_audience(cell):
     path = "/api/v1/status/buffers"
@@ -376,10 +424,6 @@ def key_server():
         one.close()
 
 
-PUSH = "/api/v1/push"
-ITEM = {"items": [{"queue": "q", "payload": 1}]}
-
-
 def test_fetched_keys(new_cell, key_server, folder):
     """A new key is fetched when a token names it, while the request waits;
     with the host down the old ones serve, and it is left alone."""
@@ -403,6 +447,30 @@ def test_fetched_keys(new_cell, key_server, folder):
                 "Unknown key ID")
         assert one.post(PUSH, ITEM, headers=bearer(good)).status == 201
     assert keys.hits <= 4
+
+
+def test_keys_that_are_not_there_at_boot(new_cell, key_server, folder):
+    """Not fatal: said once, asked for when a token comes.  Over http there is
+    a warning."""
+    key = EdKey(folder, "k")
+    keys = key_server()
+    keys.up, keys.keys = False, [key]
+    one = new_cell(JWT_ENABLED="true", JWT_ALGORITHM="auto", JWT_SECRET=SECRET,
+                   JWT_JWKS_URL=keys.url, JWT_SKIP_PATHS="/a,/b/").start()
+    wait_until(lambda: "cannot fetch the keys" in one.log_text())
+    headers = bearer(key.token(role="admin"))
+    refused(one.post(PUSH, ITEM, headers=headers), 401, "Unknown key ID")
+    # the other family has what it needs
+    assert one.post(PUSH, ITEM, headers=bearer(VECTOR_RW)).status == 201
+    keys.up = True
+    wait_until(lambda: one.post(PUSH, ITEM, headers=headers).status == 201)
+    log = one.log_text()
+    assert log.count("cannot fetch the keys") == 1
+    assert "WARN jwks  keys of tokens fetched in clear can be forged" in log
+    assert "fetched the keys of tokens host=127.0.0.1 keys=1" in log
+    assert 'tokens are required algorithm=auto skip="/a,/b/"' in log
+    assert 'JWT_SECRET="<set:%d chars>"' % len(SECRET) in log
+    assert SECRET not in log
 
 
 def test_keys_over_https_of_a_private_authority(new_cell, key_server, folder):

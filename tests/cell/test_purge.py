@@ -303,6 +303,23 @@ def test_a_purge_survives_the_death_of_its_server(cell, db):
     assert db.value("select count(*) from queen.segments") == 0
 
 
+def test_another_server_goes_on_after_a_purge(cells):
+    """It knew queues and partitions that are gone: what is pushed there then
+    is a queue of its own, and nothing is lost or taken for a duplicate."""
+    one, other = cells(2, **ON)
+    for cell in (one, other):
+        cell.push("q", ["old"], ids=["t"], partition="p", headers=A)
+    purge(one)
+    assert [r["status"] for r in other.push(
+        "q", ["new"], ids=["t"], partition="p", headers=A)] == ["queued"]
+    assert [r["status"] for r in one.push(
+        "q", ["new"], ids=["t"], partition="p", headers=A)] == ["duplicate"]
+    for cell in (other, one):
+        assert [m["data"] for m in cell.pop(
+            "q", group="g" + cell.name, subscriptionMode="all", batch=10,
+            headers=A)] == ["new"]
+
+
 # The SQL alone
 
 def test_small_steps_and_guards(db):

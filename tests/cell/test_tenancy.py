@@ -5,7 +5,8 @@ import pytest
 
 from queenlib import NIL_TENANT, OTHER_TENANT, TENANT
 from rawhttp import error_of, exchange, request
-from test_auth import table
+from test_auth import ON as TOKENS
+from test_auth import role, table
 
 ON = dict(QUEEN_TENANCY_HEADER="true", QUEEN_KV_TRUSTED_PROXY="true",
           QUEEN_KV_REQUIRE_GRANT="false")
@@ -35,6 +36,9 @@ def test_the_header(cell):
     reply = cell.get("/api/v1/resources/queues",
                      headers={"x-queen-tenant": NIL_TENANT})
     assert (reply.status, reply.body) == (403, {"error": "forbidden"})
+    answer = exchange(cell, request("GET", "/api/v1/resources/queues", None,
+                                    "x-queen-tenant: caf\xe9"))
+    assert (answer[0], error_of(answer)) == (400, bad["error"])
     # a proxy that adds its own must have taken the client's away
     mine = "x-queen-tenant: " + OTHER_TENANT
     for fields in ([mine, mine], [mine, "X-Queen-Tenant: " + TENANT],
@@ -140,3 +144,45 @@ def test_rows_and_timers_of_two_tenants(cell):
     assert cell.delete("/api/v1/timers/q/t", headers=A).status == 200
     assert not cell.get("/api/v1/timers/q/t", headers=A).body["found"]
     assert cell.get("/api/v1/timers/q/t", headers=B).body["found"]
+
+
+@pytest.mark.cellenv(**TOKENS)
+def test_the_token_comes_before_the_tenant(cell):
+    """And names none: with the right it goes for every tenant."""
+    bad = {"x-queen-tenant": "x"}
+    assert cell.get("/status", headers=bad).status == 401
+    assert cell.get("/status", headers={**bad, **role("write-only")}
+                    ).status == 403
+    assert cell.get("/status", headers={**bad, **role("admin")}).status == 400
+    for tenant in (A, B):
+        headers = {**tenant, **role("admin")}
+        cell.push("q", [1], headers=headers)
+        assert len(cell.pop("q", subscriptionMode="all",
+                            headers=headers)) == 1
+    # what is nobody's looks at no tenant
+    assert cell.get("/health", headers=bad).status == 200
+
+
+@pytest.mark.cellenv(QUEEN_ENCRYPTION_KEY="ab" * 32)
+def test_options_of_the_same_queue_name(cell, db):
+    """Lease and sealing as each tenant has set them, whoever came first."""
+    for headers, seconds, sealed in ((A, 600, True), (B, 60, False)):
+        assert cell.post("/api/v1/configure", {"queue": "q", "options": {
+            "leaseTime": seconds, "encryptionEnabled": sealed}},
+            headers=headers).status == 200
+    for _ in range(2):
+        for headers in (A, B):
+            cell.push("q", ["payload"], headers=headers)
+    for headers in (A, B):
+        assert bodies(cell.pop("q", group="g", subscriptionMode="all",
+                               batch=10, headers=headers)) == ["payload"] * 2
+    found = db.rows(
+        "select q.tenant::text, bool_and(s.key_id is not null),"
+        " bool_or(s.key_id is not null), max(extract(epoch from"
+        " c.expires_at - c.acquired_at))::int from queen.queues q"
+        " join queen.partitions p on p.queue_id = q.id"
+        " join queen.segments s on s.partition_id = p.id"
+        " join queen.consumers c on c.partition_id = p.id group by 1")
+    assert sorted(found) == sorted([
+        (A["x-queen-tenant"], True, True, 600),
+        (B["x-queen-tenant"], False, False, 60)])

@@ -706,6 +706,8 @@ pem_keys_verify(void **state)
 		verdict_of(&c, NULL, "{\"alg\":\"RS256\",\"kid\":\"any\"}",
 			EVP_sha256(), rsa),
 		"s 0");
+	/* both families at once, each with its key */
+	assert_string_equal(verdict(&c, NULL, SPAN_LIT(HS256)), "svc-orders 2");
 	assert_string_equal(
 		verdict_of(&c, NULL, "{\"alg\":\"RS384\"}", EVP_sha384(), rsa),
 		"s 0");
