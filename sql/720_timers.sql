@@ -241,7 +241,7 @@ create or replace function queen.timer_fire_v1(p_rows int, p_bytes bigint,
 	p_now timestamptz default null)
 returns table (verdict int, tenant uuid, queue_id bigint, part_id bigint, n int,
 	lag_ms bigint, queue_new boolean, part_new boolean)
-language plpgsql volatile set lock_timeout = '2s' as $$
+language plpgsql volatile set lock_timeout = '500ms' as $$
 #variable_conflict use_column
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());

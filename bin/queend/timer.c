@@ -241,10 +241,9 @@ timer_delete(struct hsrv_req *r)
 
 	c->r = r;
 	c->bare = true;
-	if (hsrv_query(r, "txn", &txn) && txn.n && !jspan_utf8(txn))
-		timer_refuse(r, "timers_txn_required", "txn must be UTF-8");
-	else if (timer_ops_cancel(hsrv_param(r, 0), hsrv_param(r, 1), txn,
-			 hsrv_arena(r), &c->ops, &f) < 0)
+	hsrv_query(r, "txn", &txn);
+	if (timer_ops_cancel(hsrv_param(r, 0), hsrv_param(r, 1), txn,
+		    hsrv_arena(r), &c->ops, &f) < 0)
 		kv_reply_fault(r, &f);
 	else
 		send_call(c);
