@@ -147,25 +147,6 @@ def test_families_that_are_not_here_ask_for_their_right(cell):
 
 
 @pytest.mark.cellenv(**ON)
-def test_head_is_get_for_every_role(cell):
-    """Pops aside, which make what they name."""
-    seen = 0
-    for method, pattern, level in table():
-        if method != "GET" or "/pop" in pattern:
-            continue
-        path = re.sub(r"[:*]\w+", "x", pattern)
-        for name in (None, "write-only", "read-only", "admin"):
-            head = cell.request("HEAD", path, headers=role(name))
-            got = cell.request("GET", path, headers=role(name))
-            assert (head.status, head.body) == (got.status, b""), (path, name)
-            assert (got.status in (401, 403)) == (
-                name not in ROLES[level] or path == "/auth/me"), (path, name)
-        seen += 1
-    assert seen >= 40
-    assert cell.request("HEAD", "/healthz").status == 200
-
-
-@pytest.mark.cellenv(**ON)
 def test_unknown_paths_ask_for_a_token_first(cell):
     refused(cell.get("/nonexistent"), 401, "Authentication required")
     refused(cell.get("/nonexistent", headers=role("read-only")), 403,
@@ -298,50 +279,13 @@ def test_skip_list(cell):
     assert cell.get("/health").status == 200
 
 
-@pytest.mark.cellenv(JWT_SKIP_PATHS="/api/v1/push,/api/v1/system/", **ON)
-def test_a_skipped_path_looks_at_no_token(cell):
-    """It wins over the level, and over who the token names."""
-    assert cell.post(PUSH, ITEM, headers=bearer(VECTOR_RW)).status == 201
-    message, = cell.pop("q", subscriptionMode="all", headers=bearer(VECTOR_RW))
-    assert not message.get("producerSub")
-    assert cell.get("/api/v1/system/maintenance").status == 200
-    assert cell.get("/api/v1/system", headers=role("read-write")).status == 404
-    assert cell.get("/api/v1/System/maintenance").status == 401
-
-
 @pytest.mark.cellenv(**ON)
-def test_paths_are_compared_as_they_are(cell):
-    for path in ("/health/", "/Health", "//health", "/metrics/x", "/healthzz",
-                 "/assets", "/api/v1/../../health"):
-        refused(cell.get(path), 401, "Authentication required")
-    # an escaped one reaches its route, and has that one's level
+def test_an_escaped_path_has_the_level_of_its_route(cell):
     assert cell.get("/%68ealth").status == 200
     for path in ("/api/v1/system/%6daintenance", "/api/v1/%73ystem/maintenance"):
         refused(cell.get(path, headers=role("read-write")), 403,
                 "Insufficient permissions")
         assert cell.get(path, headers=role("admin")).status == 200
-    assert cell.get("/health?x=/api/v1/system/").status == 200
-    refused(cell.post("/api/v1/push?role=admin", ITEM,
-                      headers=role("read-only")), 403,
-            "Insufficient permissions")
-    assert cell.post("/api/v1/push?x=1", ITEM,
-                     headers=role("write-only")).status == 201
-
-
-@pytest.mark.cellenv(QUEEN_MAX_BODY_BYTES="4096", **ON)
-def test_the_token_comes_before_the_body(cell):
-    """No byte of the body is waited for, however large it says it is."""
-    for path, status in (("/api/v1/push", 401), ("/nonexistent", 401)):
-        answer = exchange(cell, (
-            "POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n"
-            "\r\n" % path).encode())
-        assert answer[0] == status
-        assert error_of(answer) == "Authentication required"
-        assert "www-authenticate" not in answer[1]
-    answer = exchange(cell, (
-        "POST /api/v1/push HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000"
-        "\r\nAuthorization: %s\r\n\r\n" % VECTOR_RW).encode())
-    assert answer[0] == 413
 
 
 @pytest.mark.cellenv(JWT_ISSUER="me", JWT_AUDIENCE="you", **ON)

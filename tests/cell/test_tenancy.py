@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two tenants with the same names never meet; what one names of the other's
 answers like a missing one."""
+import re
+
 import pytest
 
 from queenlib import NIL_TENANT, OTHER_TENANT, TENANT
 from rawhttp import error_of, exchange, request
-from test_auth import ON as TOKENS
-from test_auth import role, table
+from test_auth import table
 
 ON = dict(QUEEN_TENANCY_HEADER="true", QUEEN_KV_TRUSTED_PROXY="true",
           QUEEN_KV_REQUIRE_GRANT="false")
@@ -111,11 +112,14 @@ def test_no_route_shows_the_other_tenant(cell):
              "partition": "secretpart", "partitionId": m["partitionId"],
              "transactionId": "secretid", "traceName": "secrettrace"}
     for method, pattern, _ in table():
-        if method != "GET" or pattern.startswith(("/metrics", "/auth")):
+        # a pop makes a queue of that name, of its own
+        if method != "GET" or "/pop" in pattern or pattern.startswith(
+                ("/metrics", "/auth")):
             continue
-        path = "/".join(names.get(s[1:], "x") if s[:1] in ":*" else s
-                        for s in pattern.split("/"))
+        path = re.sub(r"[:*](\w+)", lambda m: names.get(m.group(1), "x"),
+                      pattern)
         reply = cell.get(path, headers=B)
+        assert reply.status in (200, 401, 404), (path, reply)
         text = str(reply.body)
         for s in names.values():
             text = text.replace(s, "") if s in path else text
@@ -144,23 +148,6 @@ def test_rows_and_timers_of_two_tenants(cell):
     assert cell.delete("/api/v1/timers/q/t", headers=A).status == 200
     assert not cell.get("/api/v1/timers/q/t", headers=A).body["found"]
     assert cell.get("/api/v1/timers/q/t", headers=B).body["found"]
-
-
-@pytest.mark.cellenv(**TOKENS)
-def test_the_token_comes_before_the_tenant(cell):
-    """And names none: with the right it goes for every tenant."""
-    bad = {"x-queen-tenant": "x"}
-    assert cell.get("/status", headers=bad).status == 401
-    assert cell.get("/status", headers={**bad, **role("write-only")}
-                    ).status == 403
-    assert cell.get("/status", headers={**bad, **role("admin")}).status == 400
-    for tenant in (A, B):
-        headers = {**tenant, **role("admin")}
-        cell.push("q", [1], headers=headers)
-        assert len(cell.pop("q", subscriptionMode="all",
-                            headers=headers)) == 1
-    # what is nobody's looks at no tenant
-    assert cell.get("/health", headers=bad).status == 200
 
 
 @pytest.mark.cellenv(QUEEN_ENCRYPTION_KEY="ab" * 32)

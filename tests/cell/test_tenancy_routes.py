@@ -202,8 +202,10 @@ ROUTES = {
     ("POST", "/auth/logout"): PUBLIC,
     ("GET", "/health"): PUBLIC, ("GET", "/healthz"): PUBLIC,
     ("GET", "/metrics"): PUBLIC, ("GET", "/metrics/prometheus"): PUBLIC,
-    ("GET", "/status"): CELL, ("GET", API + "/status"): CELL,
-    ("GET", API + "/status/buffers"): CELL,
+    ("GET", "/status"): CELL, ("GET", API + "/status/buffers"): CELL,
+    ("GET", API + "/status"): lambda n: [
+        ("GET", API + "/status?queue=" + n.queue, None),
+        ("GET", API + "/status", None)],
     ("GET", API + "/status/queues"): get(API + "/status/queues"),
     ("GET", API + "/status/queues/:queue"): get(
         API + "/status/queues/{n.queue}?includePartitions=true"),
