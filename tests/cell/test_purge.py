@@ -14,7 +14,7 @@ A = {"x-queen-tenant": OTHER_TENANT}
 B_TENANT = "00000000-0000-0000-0000-0000000000bb"
 B = {"x-queen-tenant": B_TENANT}
 ON = dict(QUEEN_TENANCY_HEADER="true", QUEEN_KV_TRUSTED_PROXY="true",
-          QUEEN_KV_REQUIRE_GRANT="false",
+          QUEEN_KV_REQUIRE_GRANT="false", QUEEN_KV_WRITE_RATE="0",
           # jobs would remove deleted queues beside the purge, uncounted
           RETENTION_INTERVAL="3600000")
 
@@ -262,6 +262,59 @@ def test_the_other_tenant_works_on(cell, db):
     assert faults == []
     assert popped == pushed
     assert set(rows_of(db, OTHER_TENANT).values()) == {0}
+
+
+@pytest.mark.cellenv(**ON)
+def test_a_tenant_that_goes_on_is_purged_when_it_stops(cell, db):
+    """Its own pushes, bundles, due timers and acks meanwhile: no request
+    fails of it, no deadlock, and at the end nothing is left."""
+    stop, faults = threading.Event(), []
+
+    def traffic(n):
+        i = 0
+        while not stop.is_set():
+            i += 1
+            queue = "q%d" % (i % 5)
+            body = {"operations": [{"type": "push", "items": [
+                {"queue": queue, "partition": "p%d" % n, "payload": i}]}],
+                "kv": [{"op": "put", "ns": "n", "key": "k%d" % (i % 20),
+                        "value": i, "forever": True}],
+                "timers": [{"op": "schedule", "queue": queue, "txn": "t",
+                            "timerKey": "t%d-%d" % (n, i), "delayMs": 0,
+                            "payload": "ImEi"}]}
+            try:
+                reply = cell.post("/api/v1/transaction", body, headers=A)
+                # one that lost its queue in between says so
+                if reply.status >= 500:
+                    faults.append(reply)
+                found = cell.pop(queue, group="g", subscriptionMode="all",
+                                 batch=10, wait="false", headers=A)
+                if found:
+                    cell.ack(found, group="g", headers=A)
+            except (AssertionError, OSError) as e:
+                faults.append(e)
+
+    threads = [threading.Thread(target=traffic, args=(n,)) for n in range(3)]
+    for t in threads:
+        t.start()
+    removed = 0
+    try:
+        for _ in range(15):
+            reply = cell.delete(PATH + "?budgetMs=100", headers=A)
+            assert reply.status == 200, reply
+            removed += reply.body["rows"]["queen.segments"]
+    finally:
+        stop.set()
+        for t in threads:
+            t.join()
+    assert faults == []
+    assert removed > 0
+    # timers that are due may still become messages of a new queue
+    wait_until(lambda: db.value("select count(*) from queen.timers") == 0)
+    purge(cell)
+    assert set(rows_of(db, OTHER_TENANT).values()) == {0}
+    assert db.value("select deadlocks from pg_stat_database where datname ="
+                    " current_database()") == 0
 
 
 @pytest.mark.cellenv(**ON)
