@@ -83,6 +83,14 @@ language sql volatile as $$
 	order by q.name, q.id, 4;
 $$;
 
+-- What was filed about a queue goes with it.
+create or replace function queen.seal_forget(p_queue bigint)
+returns void
+language sql volatile as $$
+	delete from queen.flags f
+	where starts_with(f.key, format('blocked:%s:', p_queue));
+$$;
+
 -- Gives back what a live lease holds, of which nothing was delivered: cursor, retries
 -- and attempts are as before its pop.  A row per partition; none: it is not live.
 create or replace function queen.lease_return_v1(p_tenant uuid, p_part bigint,

@@ -153,6 +153,7 @@ begin
 			where g.queue_id = p_queue and g.deleted_at is not null)
 			and not exists (select from queen.dead_letters d
 			where d.queue_id = p_queue) then
+		perform queen.seal_forget(p_queue);
 		delete from queen.queues q where q.id = p_queue;
 		p_rows := queen.tenant_count(p_rows, 'queues', 1);
 		p_left := p_left - 1;

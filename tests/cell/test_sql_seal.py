@@ -204,3 +204,23 @@ def test_what_was_filed_goes_with_its_queue_or_after_a_day(hot, q, p, g):
     block(hot, q, p, key=9, now=at(86403))
     assert hot.value("select count(*) from queen.flags"
                      " where key = %s", "blocked:%d:9" % q) == 0
+
+
+@pytest.mark.parametrize("purge, left", [
+    ("select queen.purge_queue_v1(100)", 1),
+    ("select queen.tenant_purge_v1('%s', p_allow_default => true)" % TENANT,
+     0)], ids=["queue", "tenant"])
+def test_what_was_filed_is_purged_with_its_queue(hot, q, p, g, purge, left):
+    other = hot.queue("other")
+    for key in (7, 8):
+        block(hot, q, p, key=key)
+    block(hot, other, hot.part(other, "p"))
+    hot.rows("update queen.queues set deleted_at = now() where id = %s", q)
+    hot.rows("update queen.groups set deleted_at = now() where queue_id = %s",
+             q)
+    while hot.value("select count(*) from queen.queues"
+                    " where deleted_at is not null"):
+        hot.rows("select queen.purge_group_v1(100)")
+        hot.rows(purge)
+    assert hot.value("select count(*) from queen.flags where key like"
+                     " 'blocked:%%'") == left
