@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens: every route against every role, the texts of refusals, paths that
 skip, keys that are fetched."""
+import contextlib
 import hashlib
 import hmac
 import json
@@ -13,7 +14,7 @@ import pytest
 import queenlib
 from keykit import Authority, EdKey, KeyServer, b64
 from queenlib import wait_until
-from rawhttp import error_of, exchange, request
+from rawhttp import Raw, error_of, exchange, request
 from test_encryption_keys import holders
 
 SECRET = "cell-test-secret-0123456789abcdef"
@@ -391,6 +392,51 @@ def test_fetched_keys(new_cell, key_server, folder):
                 "Unknown key ID")
         assert one.post(PUSH, ITEM, headers=bearer(good)).status == 201
     assert keys.hits <= 4
+
+
+def test_who_waits_for_keys_may_leave(new_cell, key_server, folder):
+    """Requests wait for one fetch together; some of their clients are gone
+    before it ends, and a server that stops answers none of them."""
+    key = EdKey(folder, "k")
+    keys = key_server()
+    keys.keys = [key]
+    keys.go.clear()
+    one = new_cell(JWT_ENABLED="true", JWT_ALGORITHM="EdDSA",
+                   JWT_JWKS_URL=keys.url, JWT_JWKS_TIMEOUT_MS="30000",
+                   QUEEN_SHUTDOWN_GRACE_MS="100").start()
+    wait_until(lambda: keys.hits == 1)
+    asks = request("POST", PUSH, json.dumps(ITEM).encode(),
+                   "Authorization: " + key.token(role="admin"))
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(Raw(one)) for _ in range(20)]
+        for raw in waiting:
+            raw.send(asks)
+        # a later request of each is not looked at before
+        assert one.get("/health").status == 200
+        for raw in waiting[::2]:
+            raw.sock.close()
+        keys.go.set()
+        for raw in waiting[1::2]:
+            assert raw.answer()[0] == 201
+    assert keys.hits == 1
+    assert one.proc.poll() is None
+    # and while it waits the server may end
+    keys.go.clear()
+    other = EdKey(folder, "other")
+    lost = request("POST", PUSH, json.dumps(ITEM).encode(),
+                   "Authorization: " + other.token(role="admin"))
+
+    def asked_again():
+        with Raw(one) as raw:
+            raw.sock.settimeout(1)
+            raw.send(lost)
+            try:
+                raw.answer()
+            except OSError:  # it waits
+                pass
+        return keys.hits == 2
+    wait_until(asked_again)
+    assert one.term() == 0
 
 
 def test_keys_that_are_not_there_at_boot(new_cell, key_server, folder):
