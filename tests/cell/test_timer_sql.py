@@ -255,6 +255,38 @@ def test_cancel_waits_for_the_fire_and_is_absent(db, timers):
     assert got == [(1, 3, None, None, None)]
 
 
+def test_a_reschedule_waits_for_the_fire_and_is_new(db, timers):
+    timers.schedule("q", "k", txn="first")
+    conn = db.connect(autocommit=False)
+    Timers(conn).fire()
+    got = []
+    t = threading.Thread(target=lambda: got.append(
+        Timers(db.connect()).schedule("q", "k", txn="second", delay=500)))
+    t.start()
+    wait_until(lambda: timers.value(
+        "select count(*) from pg_locks where not granted") > 0,
+        what="the schedule to wait")
+    conn.commit()
+    t.join()
+    assert [r[:3] for r in got] == [(1, 0, "second")]
+    assert [bytes(r[5]) for r in timers.log(timers.find("q"))] \
+        == [mid("first")]
+    assert timers.pending() == ["k"]
+
+
+def test_a_rescheduled_timer_is_not_fired_as_it_was(db, timers):
+    """The fire skips what is being replaced, and it is not due any more."""
+    timers.schedule("q", "k", txn="first")
+    conn = db.connect(autocommit=False)
+    Timers(conn).schedule("q", "k", txn="second", delay=500)
+    assert timers.fire() == []
+    conn.commit()
+    assert timers.fire() == [] and timers.find("q") is None
+    timers.fire(at(501))
+    assert [bytes(r[5]) for r in timers.log(timers.find("q"))] \
+        == [mid("second")]
+
+
 def test_two_fires_at_once_each_timer_once(db, timers):
     timers.apply([(0, "q", "k%03d" % i, {"partition": "p%d" % (i % 7)})
                   for i in range(256)])
