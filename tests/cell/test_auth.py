@@ -240,8 +240,9 @@ def test_the_secret_lies_in_guarded_memory_alone(new_cell, folder, in_file):
             token(role="admin", secret=secret))).status == 200
     refused(one.get("/status", headers=bearer(token(role="admin"))), 401,
             "Invalid token signature")
-    flags, = holders(one.proc.pid, secret.encode())
-    assert "dd" in flags and "lo" in flags and "wr" not in flags, flags
+    if not queenlib.SAN:  # which locks nothing and copies the environment
+        flags, = holders(one.proc.pid, secret.encode())
+        assert "dd" in flags and "lo" in flags and "wr" not in flags, flags
     with open("/proc/%d/environ" % one.proc.pid, "rb") as f:
         shown = f.read()
     assert b"PG_DATABASE=" in shown
