@@ -5,6 +5,7 @@ import contextlib
 import http.server
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -384,6 +385,65 @@ def test_a_group_that_ignores_the_end_is_killed(ctl, rows, spawn):
     held(rows)
     assert one.wait(30) == SERVER
     assert not alive(up) and not alive(below)
+
+
+# On a terminal
+
+class Terminal:
+    """queenctl as the leader of a session with a terminal of its own."""
+
+    def __init__(self, ctl, *args):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(ctl.home)
+            os.execve(ctl.argv()[0], ctl.argv(*args), ctl.env)
+        self.text = ""
+
+    def read(self):
+        with contextlib.suppress(OSError):  # the other end is closed
+            more = os.read(self.fd, 4096).decode()
+            self.text += more
+            return bool(more)
+        return False
+
+    def until(self, text):
+        while text not in self.text:
+            assert self.read(), self.text
+
+    def type(self, text):
+        os.write(self.fd, text)
+
+    def finish(self):
+        """The exit status."""
+        while self.read():
+            pass
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def test_the_command_has_the_terminal(ctl, rows):
+    """It reads from it; a stop key does not stop it, for its lease runs on."""
+    term = Terminal(ctl, "lock", "l", "--", "sh", "-c",
+                    "echo up; read x; echo got $x; read y; echo and $y")
+    term.until("up")
+    assert rows.live(LOCKS + "l")
+    term.type(b"one\n")
+    term.until("got one")
+    term.type(b"\x1a")
+    term.until("^Z")
+    term.type(b"two\n")
+    term.until("and two")
+    assert term.finish() == 0
+    assert rows.rows == {}
+
+
+def test_the_interrupt_key_ends_the_command(ctl, rows):
+    term = Terminal(ctl, "lock", "l", "--", "sh", "-c",
+                    "echo up; while :; do sleep 0.1; done")
+    term.until("up")
+    term.type(b"\x03")
+    assert term.finish() == 128 + signal.SIGINT
+    assert rows.rows == {}
 
 
 # Against a cell
