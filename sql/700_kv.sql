@@ -3,6 +3,7 @@
 -- grows with every write of its key, and a lifetime.
 --
 --   kv_apply_v1(...)        the operations of a call or of a transaction
+--   kv_one_v1(...)          a call of one operation on one key
 --   kv_list_v1(...)         a page of one namespace, for people
 --   kv_namespaces_v1(...)   the namespaces of a tenant and their keys
 --   kv_expire_step_v1(...)  removes rows whose lifetime is over
@@ -563,6 +564,40 @@ begin
 		return next;
 		exit when verdict = 2;
 	end loop;
+end $$;
+
+-- A call of one operation on one key (0 get, 3 put, 4 delete, 5 incr): what
+-- kv_apply_v1 makes of it, without arrays to take apart.  The one row, SQLSTATEs
+-- and locks are those of kv_apply_v1.
+create or replace function queen.kv_one_v1(p_tenant uuid, p_op int, p_ns text,
+	p_key text, p_value text, p_expect bigint, p_ttl_s bigint,
+	p_required boolean, p_delta text, p_min text, p_max text,
+	p_now timestamptz default null)
+returns table (ord int, row_no int, verdict int, reason text, key text, value text,
+	version bigint, expires_at timestamptz, updated_at timestamptz)
+language plpgsql volatile as $$
+declare
+	t timestamptz := coalesce(p_now, transaction_timestamp());
+	w record;
+begin
+	if p_op in (1, 2) then
+		raise exception 'kv_unknown_op' using errcode = '22023';
+	end if;
+	perform queen.kv_check_op(p_op, p_value::jsonb, p_expect, p_ttl_s, p_delta);
+	perform queen.kv_check_names_v1(p_ns, p_key);
+	w := queen.kv_single(p_tenant, p_op, p_ns, p_key, p_value::jsonb, p_expect,
+		p_delta, p_min, p_max, t + p_ttl_s * interval '1 second', t);
+	ord := 1;
+	row_no := 0;
+	verdict := w.verdict + (w.verdict = 1 and p_op > 0
+		and coalesce(p_required, false))::int;
+	reason := w.reason;
+	key := p_key;
+	value := w.value;
+	version := w.version;
+	expires_at := w.expires_at;
+	updated_at := w.updated_at;
+	return next;
 end $$;
 
 -- One page of a namespace, dead rows too when asked for; an empty prefix is all

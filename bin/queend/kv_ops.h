@@ -80,6 +80,8 @@ int kv_ops_parse(struct span json, bool in_bundle, const struct ctx *x,
  */
 void kv_ops_args(struct pgargs *a, const struct kv_ops *o,
 	const struct ctx *x);
+/* Of kv_one_v1, p_op .. p_max: an operation on one key. */
+void kv_ops_args_one(struct pgargs *a, const struct kv_op *op);
 
 /*
  * Rows [from, to) are those of kv_apply_v1; finds each operation's.  False

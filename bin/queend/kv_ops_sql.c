@@ -98,6 +98,36 @@ kv_ops_args(struct pgargs *a, const struct kv_ops *o, const struct ctx *x)
 	put_keys(a, o);
 }
 
+static void
+put_text(struct pgargs *a, struct span s)
+{
+	if (s.n == 0)
+		pgargs_null(a);
+	else
+		pgargs_text(a, s);
+}
+
+void
+kv_ops_args_one(struct pgargs *a, const struct kv_op *op)
+{
+	pgargs_i32(a, op->kind);
+	pgargs_text(a, op->ns);
+	pgargs_text(a, op->key);
+	put_text(a, op->value);
+	if (op->expect < 0)
+		pgargs_null(a);
+	else
+		pgargs_i64(a, op->expect);
+	if (op->ttl_s == 0)
+		pgargs_null(a);
+	else
+		pgargs_i64(a, op->ttl_s);
+	pgargs_bool(a, op->required);
+	put_text(a, op->delta);
+	put_text(a, op->min);
+	put_text(a, op->max);
+}
+
 /* ---- rows ---- */
 
 size_t
