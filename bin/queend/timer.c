@@ -87,16 +87,6 @@ reply_results(struct call *c, const PGresult *res)
 	hsrv_reply(c->r, 200);
 }
 
-/* What the limits refuse they count themselves. */
-static void
-count_refused(struct ctx *x, const struct kv_fault *f)
-{
-	kvlimit_schedule_refused(x, f->status == 413   ? KVLIMIT_SIZE
-				    : f->status == 403 ? KVLIMIT_HORIZON
-				    : f->status == 400 ? KVLIMIT_SHAPE
-						       : KVLIMIT_POOL);
-}
-
 static void send_call(struct call *c);
 
 static void
@@ -119,7 +109,7 @@ on_failed(struct call *c, const struct err *e)
 		if (e->kind == ERR_DB_UNKNOWN)
 			timer_fire_wake(x, c->ops.soonest_ms);
 		timer_ops_fault(e, &f);
-		count_refused(x, &f);
+		timer_ops_count(x, &f);
 	}
 	timer_failed(c->r, e);
 }
@@ -188,7 +178,7 @@ start(struct hsrv_req *r, struct span ops)
 	c->r = r;
 	if (timer_ops_parse(ops, ctx_of(r), ctx_tenant(r), ctx_subject(r),
 		    hsrv_arena(r), &c->ops, &f) < 0) {
-		count_refused(ctx_of(r), &f);
+		timer_ops_count(ctx_of(r), &f);
 		kv_reply_fault(r, &f);
 		return;
 	}

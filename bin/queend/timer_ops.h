@@ -96,6 +96,8 @@ void timer_ops_write(struct jwrite *w, const struct timer_ops *o, size_t i,
 	const PGresult *res, const struct timer_cols *c);
 /* What an error of the call means to the client. */
 void timer_ops_fault(const struct err *e, struct kv_fault *f);
+/* Counts a refused schedule; what the limits refuse they count themselves. */
+void timer_ops_count(struct ctx *x, const struct kv_fault *f);
 /* Queue and key of a path: 0, or -1 with *f filled. */
 int timer_ops_names(struct span queue, struct span key, struct kv_fault *f)
 	__attribute__((warn_unused_result));

@@ -7,6 +7,7 @@
 #include "jwrite.h"
 #include "keyring.h"
 #include "kv_ops.h"
+#include "kvlimit.h"
 #include "pgbin.h"
 #include "timer_ops.h"
 
@@ -155,4 +156,13 @@ timer_ops_fault(const struct err *e, struct kv_fault *f)
 		set_fault(f, 500, "timers_misconfigured", f->reason_text);
 	else
 		set_fault(f, 500, "timers_error", f->reason_text);
+}
+
+void
+timer_ops_count(struct ctx *x, const struct kv_fault *f)
+{
+	kvlimit_schedule_refused(x, f->status == 413   ? KVLIMIT_SIZE
+				    : f->status == 403 ? KVLIMIT_HORIZON
+				    : f->status == 400 ? KVLIMIT_SHAPE
+						       : KVLIMIT_POOL);
 }

@@ -81,6 +81,7 @@ txn_rider_read(struct txn *t)
 	if (t->body.timers.n &&
 		timer_ops_parse(t->body.timers, t->x, ctx_tenant(t->req),
 			ctx_subject(t->req), t->arena, &t->timers, &f) != 0) {
+		timer_ops_count(t->x, &f);
 		refuse(t, &f);
 		return false;
 	}

@@ -186,6 +186,10 @@ def test_refused_shapes_are_counted(cell):
         assert cell.post(PATH, body).status == status
     assert refusals(cell) == {"shape": 3, "horizon": 1,
                               "payload_too_large": 1}
+    for one, status in ((op("a", op="no"), 400), (op("a", 1e300), 403)):
+        assert cell.post(TXN, {"timers": [one]}).status == status
+    assert refusals(cell) == {"shape": 4, "horizon": 2,
+                              "payload_too_large": 1}
 
 
 # The database
