@@ -39,7 +39,14 @@ CALLS = [
      + [{"op": "get", "key": "x%d" % i} for i in range(100, 150)], 320),
 ]
 LIST = "select * from queen.kv_list_v1(%s, 'n', %s, %s, 10, false, %s, null, %s)"
+ONE = ("select * from queen.kv_one_v1(%s, %s, 'n', %s, %s, %s, null, false, %s,"
+       " null, %s)")
 OTHER = [
+    ("one get", ONE, (TENANT, 0, "x20", None, None, None, None), 2),
+    ("one put", ONE, (TENANT, 3, "x21", "1", None, None, None), 4),
+    ("one put expect", ONE, (TENANT, 3, "x22", "1", 3, None, None), 8),
+    ("one delete", ONE, (TENANT, 4, "x23", None, None, None, None), 3),
+    ("one incr", ONE, (TENANT, 5, "x24", None, None, "1", "0"), 8),
     ("list", LIST, (TENANT, "x1", "x15", False, NOW), 14),
     ("list of all", LIST, (TENANT, "", "", True, NOW), 14),
     ("namespaces", "select * from queen.kv_namespaces_v1(%s)",
