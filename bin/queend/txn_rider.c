@@ -199,9 +199,8 @@ count_kv(const struct txn *t, const PGresult *res)
 {
 	for (size_t i = 0; i < t->kv.n; i++) {
 		const struct kv_op *op = &t->kv.v[i];
-		bool good = res &&
-			    (op->kind < KV_PUT ||
-				    pgbin_i32(res, op->row, COL_VERDICT) == 0);
+		bool good = op->kind < KV_PUT ||
+			    pgbin_i32(res, op->row, COL_VERDICT) == 0;
 
 		kvlimit_count(t->x, (enum kvlimit_op)op->kind,
 			good ? KVLIMIT_APPLIED : KVLIMIT_REJECTED);
@@ -250,9 +249,10 @@ txn_rider_write_lost(struct jwrite *w, const struct txn *t, const PGresult *res)
 }
 
 void
-txn_rider_count_lost(const struct txn *t)
+txn_rider_count(const struct txn *t, enum kvlimit_result result)
 {
-	count_kv(t, NULL);
+	for (size_t i = 0; i < t->kv.n; i++)
+		kvlimit_count(t->x, (enum kvlimit_op)t->kv.v[i].kind, result);
 }
 
 const char *

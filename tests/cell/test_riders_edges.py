@@ -3,6 +3,8 @@
 Transactions with riders where it matters what was not done: sealed queues,
 answers that are missing, names that a rollback leaves.
 """
+import re
+
 import pytest
 
 from queenlib import wait_until
@@ -306,3 +308,32 @@ def test_no_bundle_reaches_into_another_tenant(cell, db):
         assert {r[0] for r in db.rows("select tenant::text from queen."
                                       + table)} == {
             A["x-queen-tenant"], B["x-queen-tenant"]}
+
+
+# Metrics
+
+def kv_ops(cell):
+    """(op, result) -> how many, of those that are not 0."""
+    text = cell.get("/metrics/prometheus").body.decode()
+    return {m[:2]: int(m[2]) for m in re.findall(
+        r'^queen_kv_ops_total\{op="(\w+)",result="(\w+)"\} ([1-9]\d*)$',
+        text, re.M)}
+
+
+def test_operations_are_counted_by_what_became_of_them(cell, db):
+    txn(cell, push(), kv=[put("a"), absent("b"), get("a"), incr("c")])
+    txn(cell, kv=[absent("b"), get("no")])
+    want = {("put", "applied"): 2, ("get", "applied"): 2,
+            ("incr", "applied"): 1, ("put", "rejected"): 1}
+    assert kv_ops(cell) == want
+    # a lost bundle: none of it was applied
+    txn(cell, push(), kv=[put("z"), get("a"), absent("b", required=True)])
+    want["put", "rejected"] += 2
+    want["get", "rejected"] = 1
+    assert kv_ops(cell) == want
+    # a fault of the database
+    for ops in [push()], []:
+        body = txn(cell, *ops, kv=[put("y"), put("big", [1] * 30000)])
+        assert body["reason"] == "payload_too_large"
+    want["put", "error"] = 4
+    assert kv_ops(cell) == want
