@@ -110,8 +110,9 @@ class StepProxy(Proxy):
     """
     Strikes behind a chosen message.  Messages are counted from the first one
     of the flush that holds the marker, in both directions; `trace` has them as
-    (">" to the server or "<", type).  When the moment has come `struck` is set,
-    strike(pid) gets the process id of the server's backend, the link is cut.
+    (">" to the server or "<", type).  When the moment has come `struck` is
+    set, strike(pid) gets the process id of the server's backend, the link is
+    cut.
     """
 
     def __init__(self, target):
