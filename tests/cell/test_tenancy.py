@@ -2,11 +2,13 @@
 """Two tenants with the same names never meet; what one names of the other's
 answers like a missing one."""
 import re
+import threading
+import time
 
 import pytest
 
-from queenlib import NIL_TENANT, OTHER_TENANT, TENANT
-from rawhttp import error_of, exchange, request
+from queenlib import NIL_TENANT, OTHER_TENANT, SAN, TENANT, wait_until
+from rawhttp import Raw, error_of, exchange, request
 from test_auth import table
 
 ON = dict(QUEEN_TENANCY_HEADER="true", QUEEN_KV_TRUSTED_PROXY="true",
@@ -173,3 +175,57 @@ def test_options_of_the_same_queue_name(cell, db):
     assert sorted(found) == sorted([
         (A["x-queen-tenant"], True, True, 600),
         (B["x-queen-tenant"], False, False, 60)])
+
+
+def gauge(cell, name):
+    text = cell.get("/metrics/prometheus").body.decode()
+    return int(re.search(r"^%s (\d+)$" % name, text, re.M).group(1))
+
+
+def test_naming_much_pins_no_memory(cell):
+    """What a tenant has asked about once is forgotten within seconds when
+    there is too much of it, and forgetting holds nobody up."""
+    cell.push("q", [1], headers=A)
+    asks = [("GET /api/v1/pop/queue/q?consumerGroup=g%d&wait=false HTTP/1.1"
+             "\r\nHost: h\r\nx-queen-tenant: %s\r\n\r\n"
+             % (i, A["x-queen-tenant"])).encode() for i in range(20100)]
+    faults = []
+
+    def ask(part):
+        with Raw(cell, 60) as raw:
+            raw.send(b"".join(part))
+            seen = b""
+            for _ in part:
+                while b"\r\n\r\n" not in seen:
+                    more = raw.sock.recv(65536)
+                    if not more:
+                        faults.append("closed")
+                        return
+                    seen += more
+                head, seen = seen.split(b"\r\n\r\n", 1)
+                if b" 204 " not in head.split(b"\r\n")[0]:
+                    faults.append(head)
+    threads = [threading.Thread(target=ask, args=(asks[n::16],))
+               for n in range(16)]
+    for t in threads:
+        t.start()
+    slowest = 0.0
+
+    def swept():
+        """Asked without the database: how long does the loop stand?"""
+        nonlocal slowest
+        began = time.monotonic()
+        assert cell.get("/status").status == 200
+        slowest = max(slowest, time.monotonic() - began)
+        return not any(t.is_alive() for t in threads) and \
+            gauge(cell, "queen_pop_rings") < 20000
+    wait_until(swept, deadline_s=120)
+    for t in threads:
+        t.join()
+    assert faults == []
+    # there were more, and those of the last seconds are kept
+    assert gauge(cell, "queen_pop_rings") > 0
+    assert slowest < (10 if SAN else 1), "the loop stood still"
+    # and all of it works as before
+    assert bodies(cell.pop("q", group="fresh", subscriptionMode="all",
+                           headers=A)) == [1]
