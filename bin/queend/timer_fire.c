@@ -213,7 +213,8 @@ on_fired(void *arg, const PGresult *res, const struct err *e)
 {
 	struct timer_fire *t = arg;
 
-	if (e && timer_fire_passes(e) && !is_stuck(e)) {
+	if (e && timer_fire_passes(e) &&
+		!(is_stuck(e) && t->x->conf->sweeper_isolate)) {
 		timer_fire_wait_out(t, e);
 	} else if (e) {
 		timer_fire_log(t, "a fire failed; its timers go one by one", e);

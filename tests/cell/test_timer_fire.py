@@ -228,6 +228,7 @@ def test_a_killed_database_fires_each_once(cells, db, pg):
     pg.restart("immediate")
     assert log_ids(db) + pending(db) == 2000
     wait_until(lambda: pending(db) == 0)
+    wait_until(lambda: b.get("/health").status == 200)
     got = drain(b, "q", 2000)
     assert sorted(m["transactionId"] for m in got) \
         == ["t-k%05d" % i for i in range(2000)]
@@ -286,6 +287,21 @@ def test_a_locked_destination_holds_up_no_other(cell, db):
     conn.rollback()
     wait_until(lambda: pending(db) == 0)
     assert len(drain(cell, "q", 22)) == 22
+
+
+@pytest.mark.cellenv(QUEEN_SWEEPER_ISOLATE_ON_PERMANENT="false",
+                     QUEEN_SWEEPER_TRANSIENT_BACKOFF_MS=50)
+def test_a_locked_destination_is_no_failed_attempt(cell, db):
+    cell.push("q", [0], partition="held")
+    conn = db.connect(autocommit=False)
+    with conn.cursor() as cur:
+        cur.execute("select 1 from queen.partition_heads for update")
+    send(cell, op("held", -1, partition="held"), op("free", -1))
+    wait_until(lambda: "repeated" in cell.log_text())
+    assert db.rows("select attempts from queen.timers") == [(0,), (0,)]
+    conn.rollback()
+    wait_until(lambda: pending(db) == 0)
+    assert fired(cell) == 2 and fired(cell, "failed") == 0
 
 
 @pytest.mark.parametrize("isolate", ["true", "false"])
