@@ -7,6 +7,7 @@
 
 #include "arena.h"
 #include "ctx.h"
+#include "fault.h"
 #include "hsrv.h"
 #include "jwrite.h"
 #include "kv_call.h"
@@ -176,11 +177,11 @@ void
 kv_batch_start(struct hsrv_req *r, struct span ops, bool bare)
 {
 	struct batch *b = arena_zalloc(hsrv_arena(r), sizeof(*b));
-	struct kv_fault f;
+	struct fault f;
 
 	if (kv_ops_parse(ops, false, ctx_of(r), hsrv_arena(r), &b->ops, &f) <
 		0) {
-		kv_reply_fault(r, &f);
+		fault_reply(r, &f);
 		return;
 	}
 	if (b->ops.n == 0) {

@@ -10,6 +10,7 @@
 
 #include "arena.h"
 #include "ctx.h"
+#include "fault.h"
 #include "jspan.h"
 #include "kv_value.h"
 #include "map.h"
@@ -26,7 +27,7 @@ struct reader {
 	const struct settings *conf;
 	struct arena *a;
 	struct kv_ops *o;
-	struct kv_fault *f;
+	struct fault *f;
 	bool in_bundle;
 	size_t at; /* operation being read, for messages */
 };
@@ -70,26 +71,23 @@ static int refuse(struct reader *r, const char *reason, const char *fmt, ...)
 static int
 refuse(struct reader *r, const char *reason, const char *fmt, ...)
 {
+	char what[200];
 	va_list ap;
 
-	r->f->status = 400;
-	r->f->error = "kv_bad_request";
-	r->f->reason = reason;
 	va_start(ap, fmt);
-	vsnprintf(r->f->detail, sizeof(r->f->detail), fmt, ap);
+	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
-	return -1;
+	return fault_set(r->f, 400, "kv_bad_request", reason,
+		"operation %zu: %s", r->at, what);
 }
 
 static int
 refuse_size(
 	struct reader *r, const char *reason, const char *what, int64_t limit)
 {
-	refuse(r, reason, "operation %zu: %s has more than %lld bytes", r->at,
-		what, (long long)limit);
-	r->f->status = 413;
-	r->f->error = "payload_too_large";
-	return -1;
+	return fault_set(r->f, 413, "payload_too_large", reason,
+		"operation %zu: %s has more than %lld bytes", r->at, what,
+		(long long)limit);
 }
 
 /* ---- texts ---- */
@@ -102,9 +100,8 @@ read_text(struct reader *r, const struct jspan_val *v, const char *what,
 	if (v->type != JSPAN_STRING || !jspan_text(v, r->a, out) ||
 		out->n == 0 || memchr(out->p, 0, out->n))
 		return refuse(r, reason,
-			"operation %zu: %s must be a string that is not empty, "
-			"without NUL",
-			r->at, what);
+			"%s must be a string that is not empty, without NUL",
+			what);
 	return 0;
 }
 
@@ -148,8 +145,7 @@ read_keys(struct reader *r, const struct given *g, struct kv_op *op)
 
 	if (g->keys.type != JSPAN_ARRAY)
 		return refuse(r, "kv_bad_request",
-			"operation %zu: keys must be an array of strings",
-			r->at);
+			"keys must be an array of strings");
 	jspan_open(&j, g->keys.raw);
 	jspan_enter_array(&j);
 	while (jspan_next_item(&j) && jspan_take(&j, &v)) {
@@ -176,14 +172,10 @@ read_lifetime(struct reader *r, const struct given *g, struct kv_op *op)
 			   op->ttl_s < 1 ||
 			   op->ttl_s > (int64_t)TTL_MAX_S_DIV_100 * 100))
 		return refuse(r, "kv_bad_ttl",
-			"operation %zu: ttlSeconds must be an integer from 1 "
-			"to 3153600000",
-			r->at);
+			"ttlSeconds must be an integer from 1 to 3153600000");
 	if (ttl == forever)
 		return refuse(r, "kv_expiry_not_specified",
-			"operation %zu: give either ttlSeconds or "
-			"forever:true",
-			r->at);
+			"give either ttlSeconds or forever:true");
 	return 0;
 }
 
@@ -199,8 +191,7 @@ read_expect(struct reader *r, const struct given *g, struct kv_op *op)
 		kv_value_integer(g->expect.raw, &op->expect) &&
 		op->expect >= 0 && (!must_be_0 || op->expect == 0))
 		return 0;
-	return refuse(r, "kv_bad_expect", "operation %zu: expect must be %s",
-		r->at,
+	return refuse(r, "kv_bad_expect", "expect must be %s",
 		op->kind == KV_INCR ? "absent"
 		: must_be_0         ? "0 or absent"
 				    : "an integer from 0 up");
@@ -211,8 +202,8 @@ read_bool(struct reader *r, const struct jspan_val *v, const char *what,
 	bool *out)
 {
 	if (v->type != JSPAN_NONE && v->type != JSPAN_BOOL)
-		return refuse(r, "kv_bad_request",
-			"operation %zu: %s must be true or false", r->at, what);
+		return refuse(
+			r, "kv_bad_request", "%s must be true or false", what);
 	*out = v->type == JSPAN_BOOL && v->truth;
 	return 0;
 }
@@ -224,8 +215,7 @@ read_number(struct reader *r, const struct jspan_val *v, const char *what,
 	if (!needed && (v->type == JSPAN_NONE || v->type == JSPAN_NULL))
 		return 0;
 	if (v->type != JSPAN_NUMBER)
-		return refuse(r, "kv_bad_request",
-			"operation %zu: %s must be a number", r->at, what);
+		return refuse(r, "kv_bad_request", "%s must be a number", what);
 	if (v->raw.n > (size_t)r->conf->kv_max_value_bytes)
 		return refuse_size(r, "kv_value_too_large", what,
 			r->conf->kv_max_value_bytes);
@@ -242,13 +232,11 @@ read_page(struct reader *r, const struct given *g, struct kv_op *op)
 
 	if (r->in_bundle)
 		return refuse(r, "kv_get_prefix_not_allowed_in_transaction",
-			"operation %zu: getPrefix is not for transactions",
-			r->at);
+			"getPrefix is not for transactions");
 	if (g->limit.type != JSPAN_NONE && g->limit.type != JSPAN_NULL &&
 		(g->limit.type != JSPAN_NUMBER ||
 			!kv_value_clamped(g->limit.raw, &limit)))
-		return refuse(r, "kv_bad_request",
-			"operation %zu: limit must be an integer", r->at);
+		return refuse(r, "kv_bad_request", "limit must be an integer");
 	if (limit > r->conf->kv_prefix_limit)
 		limit = r->conf->kv_prefix_limit;
 	op->limit = limit < 1 ? 1 : (int32_t)limit;
@@ -258,8 +246,7 @@ read_page(struct reader *r, const struct given *g, struct kv_op *op)
 			0)
 		return -1;
 	if (g->after.raw.n == 2 && g->after.type != JSPAN_STRING)
-		return refuse(r, "kv_bad_request",
-			"operation %zu: after must be a string", r->at);
+		return refuse(r, "kv_bad_request", "after must be a string");
 	if (g->keys_only.type != JSPAN_NULL &&
 		read_bool(r, &g->keys_only, "keysOnly", &op->keys_only) < 0)
 		return -1;
@@ -277,13 +264,10 @@ read_put(struct reader *r, const struct given *g, struct kv_op *op)
 
 	if (g->value.type == JSPAN_NONE)
 		return refuse(r, "kv_bad_request",
-			"operation %zu: value is required (null is a value)",
-			r->at);
+			"value is required (null is a value)");
 	if (!kv_value_bytes(g->value.raw, &n))
 		return refuse(r, "kv_bad_request",
-			"operation %zu: value holds \\u0000 or half of a "
-			"surrogate pair",
-			r->at);
+			"value holds \\u0000 or half of a surrogate pair");
 	op->value = g->value.raw;
 	op->value_bytes = n;
 	return read_lifetime(r, g, op);
@@ -318,9 +302,8 @@ read_kind(struct reader *r, const struct given *g, struct kv_op *op)
 				return 0;
 			}
 	return refuse(r, "kv_unknown_op",
-		"operation %zu: op must be get, getMany, getPrefix, put, "
-		"putIfAbsent, delete or incr",
-		r->at);
+		"op must be get, getMany, getPrefix, put, "
+		"putIfAbsent, delete or incr");
 }
 
 static int
@@ -331,9 +314,7 @@ read_op(struct reader *r, const struct given *g, struct kv_op *op)
 	if (g->ns.type != JSPAN_STRING || !jspan_text(&g->ns, r->a, &op->ns) ||
 		!is_namespace(op->ns))
 		return refuse(r, "kv_bad_namespace",
-			"operation %zu: ns must match "
-			"[a-z0-9][a-z0-9._-]{0,63}",
-			r->at);
+			"ns must match [a-z0-9][a-z0-9._-]{0,63}");
 	op->expect = -1;
 	if (op->kind == KV_GET_MANY)
 		return read_keys(r, g, op);
@@ -358,8 +339,7 @@ take_fields(struct reader *r, struct jspan *j, struct given *g)
 	struct span name;
 
 	if (jspan_peek(j) != JSPAN_OBJECT && !j->error)
-		return refuse(r, "kv_bad_request",
-			"operation %zu: must be an object", r->at);
+		return refuse(r, "kv_bad_request", "must be an object");
 	jspan_enter_object(j);
 	while (jspan_next_key(j, r->a, &name)) {
 		if (!jspan_take(j, &v))
@@ -367,9 +347,7 @@ take_fields(struct reader *r, struct jspan *j, struct given *g)
 		if (span_is(name, "tenant") || span_is(name, "tenantId") ||
 			span_is(name, "_tenant"))
 			return refuse(r, "kv_tenant_not_an_input",
-				"operation %zu: the tenant is that of the "
-				"request",
-				r->at);
+				"the tenant is that of the request");
 		for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 			if (span_is(name, fields[i].name))
 				memcpy((char *)g + fields[i].at, &v, sizeof(v));
@@ -403,7 +381,8 @@ check_twice(struct reader *r)
 		r->at = i;
 		h = map_hash_span(op->key);
 		if (map_get(&seen, h, same_key, op))
-			rc = refuse(r, "kv_duplicate_key_in_call",
+			rc = fault_set(r->f, 400, "kv_bad_request",
+				"kv_duplicate_key_in_call",
 				"operation %zu writes a key that an earlier "
 				"one writes",
 				i);
@@ -434,7 +413,8 @@ check_sums(struct reader *r)
 		o->required = o->required || op->required;
 	}
 	if (o->keys > max)
-		return refuse(r, "kv_too_many_keys",
+		return fault_set(r->f, 400, "kv_bad_request",
+			"kv_too_many_keys",
 			"%lld keys in one call, at most %lld",
 			(long long)o->keys, (long long)max);
 	for (size_t i = 0; i < o->n; i++) {
@@ -449,8 +429,8 @@ check_sums(struct reader *r)
 static int
 bad_json(struct reader *r, const struct jspan *j)
 {
-	return refuse(
-		r, "kv_bad_body", "%s at offset %zu", j->error, j->error_at);
+	return fault_set(r->f, 400, "kv_bad_request", "kv_bad_body",
+		"%s at offset %zu", j->error, j->error_at);
 }
 
 /* Counts first: what is too much is not looked at. */
@@ -464,7 +444,7 @@ check_count(struct reader *r, struct span json)
 
 	jspan_open(&j, json);
 	if (jspan_peek(&j) != JSPAN_ARRAY && !j.error)
-		return refuse(r, "kv_bad_body",
+		return fault_set(r->f, 400, "kv_bad_request", "kv_bad_body",
 			"operations must be an array of operations");
 	jspan_enter_array(&j);
 	while (jspan_next_item(&j) && jspan_take(&j, &v))
@@ -472,7 +452,7 @@ check_count(struct reader *r, struct span json)
 	if (j.error || !jspan_end(&j))
 		return bad_json(r, &j);
 	if (n > max)
-		return refuse(r, "kv_too_many_ops",
+		return fault_set(r->f, 400, "kv_bad_request", "kv_too_many_ops",
 			"%zu operations in one call, at most %zu", n, max);
 	r->o->v = arena_zalloc(r->a, (n + 1) * sizeof(*r->o->v));
 	return 0;
@@ -480,7 +460,7 @@ check_count(struct reader *r, struct span json)
 
 int
 kv_ops_parse(struct span json, bool in_bundle, const struct ctx *x,
-	struct arena *a, struct kv_ops *o, struct kv_fault *f)
+	struct arena *a, struct kv_ops *o, struct fault *f)
 {
 	struct reader r = { x->conf, a, o, f, in_bundle, 0 };
 	struct jspan j;

@@ -5,6 +5,7 @@
 #include "buf.h"
 #include "ctx.h"
 #include "err.h"
+#include "fault.h"
 #include "jwrite.h"
 #include "kv_ops.h"
 #include "pgbin.h"
@@ -303,7 +304,7 @@ is_reason(const char *s)
 }
 
 static void
-set_fault(struct kv_fault *f, int status, const char *error, const char *reason)
+set_fault(struct fault *f, int status, const char *error, const char *reason)
 {
 	f->status = status;
 	f->error = error;
@@ -312,11 +313,11 @@ set_fault(struct kv_fault *f, int status, const char *error, const char *reason)
 }
 
 void
-kv_ops_fault(const struct err *e, struct kv_fault *f)
+kv_ops_fault(const struct err *e, struct fault *f)
 {
 	const char *s = e->sqlstate;
 
-	*f = (struct kv_fault){ .status = 0 };
+	*f = (struct fault){ .status = 0 };
 	snprintf(f->reason_text, sizeof(f->reason_text), "%s", e->text);
 	if (e->kind == ERR_LIMIT) {
 		set_fault(f, 503, "kv_unavailable", "kv_pool_exhausted");

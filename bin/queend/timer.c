@@ -12,11 +12,10 @@
 #include "count.h"
 #include "ctx.h"
 #include "err.h"
+#include "fault.h"
 #include "hsrv.h"
 #include "jspan.h"
 #include "jwrite.h"
-#include "kv_ops.h"
-#include "kv_reply.h"
 #include "kvlimit.h"
 #include "pgbin.h"
 #include "pgpool.h"
@@ -43,23 +42,21 @@ struct call {
 void
 timer_refuse(struct hsrv_req *r, const char *reason, const char *detail)
 {
-	struct kv_fault f = {
-		.status = 400, .error = "timers_bad_request", .reason = reason
-	};
+	struct fault f;
 
-	snprintf(f.detail, sizeof(f.detail), "%s", detail);
-	kv_reply_fault(r, &f);
+	fault_set(&f, 400, "timers_bad_request", reason, "%s", detail);
+	fault_reply(r, &f);
 }
 
 void
 timer_failed(struct hsrv_req *r, const struct err *e)
 {
-	struct kv_fault f;
+	struct fault f;
 
 	if (e->kind != ERR_LIMIT && !pgpool_had_none(e))
 		count_db_error(ctx_of(r));
 	timer_ops_fault(e, &f);
-	kv_reply_fault(r, &f);
+	fault_reply(r, &f);
 }
 
 /* ---- schedule and cancel ---- */
@@ -93,7 +90,7 @@ static void
 on_failed(struct call *c, const struct err *e)
 {
 	struct ctx *x = ctx_of(c->r);
-	struct kv_fault f;
+	struct fault f;
 
 	if ((pgpool_was_victim(e) && c->faults++ < FAULTS_MAX) ||
 		timer_ops_seal(
@@ -149,6 +146,7 @@ static bool
 admit(struct call *c)
 {
 	struct kvlimit_no no;
+	struct fault f;
 
 	if (!c->ops.schedules)
 		return true;
@@ -160,12 +158,8 @@ admit(struct call *c)
 	if ((int64_t)c->ops.n > c->ops.schedules)
 		hsrv_add_header(c->r, "x-queen-timers-hint",
 			"DELETE /api/v1/timers/:queue/*timerKey");
-	struct kv_fault f = { .status = no.status,
-		.error = no.error,
-		.reason = no.reason,
-		.retry_after_s = no.retry_after_s };
-
-	kv_reply_fault(c->r, &f);
+	fault_of_limit(&no, &f);
+	fault_reply(c->r, &f);
 	return false;
 }
 
@@ -173,13 +167,13 @@ static void
 start(struct hsrv_req *r, struct span ops)
 {
 	struct call *c = arena_zalloc(hsrv_arena(r), sizeof(*c));
-	struct kv_fault f;
+	struct fault f;
 
 	c->r = r;
 	if (timer_ops_parse(ops, ctx_of(r), ctx_tenant(r), ctx_subject(r),
 		    hsrv_arena(r), &c->ops, &f) < 0) {
 		timer_ops_count(ctx_of(r), &f);
-		kv_reply_fault(r, &f);
+		fault_reply(r, &f);
 		return;
 	}
 	if (c->ops.n == 0) {
@@ -227,14 +221,14 @@ timer_delete(struct hsrv_req *r)
 {
 	struct call *c = arena_zalloc(hsrv_arena(r), sizeof(*c));
 	struct span txn = SPAN_ZERO;
-	struct kv_fault f;
+	struct fault f;
 
 	c->r = r;
 	c->bare = true;
 	hsrv_query(r, "txn", &txn);
 	if (timer_ops_cancel(hsrv_param(r, 0), hsrv_param(r, 1), txn,
 		    hsrv_arena(r), &c->ops, &f) < 0)
-		kv_reply_fault(r, &f);
+		fault_reply(r, &f);
 	else
 		send_call(c);
 }

@@ -4,9 +4,9 @@
 
 #include "ctx.h"
 #include "err.h"
+#include "fault.h"
 #include "jwrite.h"
 #include "keyring.h"
-#include "kv_ops.h"
 #include "kvlimit.h"
 #include "pgbin.h"
 #include "timer_ops.h"
@@ -122,7 +122,7 @@ timer_ops_write(struct jwrite *w, const struct timer_ops *o, size_t i,
 }
 
 static void
-set_fault(struct kv_fault *f, int status, const char *error, const char *reason)
+set_fault(struct fault *f, int status, const char *error, const char *reason)
 {
 	f->status = status;
 	f->error = error;
@@ -131,11 +131,11 @@ set_fault(struct kv_fault *f, int status, const char *error, const char *reason)
 }
 
 void
-timer_ops_fault(const struct err *e, struct kv_fault *f)
+timer_ops_fault(const struct err *e, struct fault *f)
 {
 	const char *s = e->sqlstate;
 
-	*f = (struct kv_fault){ .status = 0 };
+	*f = (struct fault){ .status = 0 };
 	snprintf(f->reason_text, sizeof(f->reason_text), "%s", e->text);
 	if (e->kind == ERR_LIMIT)
 		set_fault(
@@ -159,7 +159,7 @@ timer_ops_fault(const struct err *e, struct kv_fault *f)
 }
 
 void
-timer_ops_count(struct ctx *x, const struct kv_fault *f)
+timer_ops_count(struct ctx *x, const struct fault *f)
 {
 	kvlimit_schedule_refused(x, f->status == 413   ? KVLIMIT_SIZE
 				    : f->status == 403 ? KVLIMIT_HORIZON

@@ -10,11 +10,10 @@
 #include "arena.h"
 #include "ctx.h"
 #include "err.h"
+#include "fault.h"
 #include "frame.h"
 #include "hsrv.h"
 #include "jwrite.h"
-#include "kv_ops.h"
-#include "kv_reply.h"
 #include "pgbin.h"
 #include "pgpool.h"
 #include "timer.h"
@@ -149,11 +148,11 @@ read_call(struct hsrv_req *r, const struct pgstmt *s, struct pgargs *a,
 void
 timer_get(struct hsrv_req *r)
 {
-	struct kv_fault f;
+	struct fault f;
 	struct pgargs a;
 
 	if (timer_ops_names(hsrv_param(r, 0), hsrv_param(r, 1), &f) < 0) {
-		kv_reply_fault(r, &f);
+		fault_reply(r, &f);
 		return;
 	}
 	pgargs_init(&a);
@@ -277,11 +276,11 @@ void
 timer_list(struct hsrv_req *r)
 {
 	struct span mode = SPAN_ZERO;
-	struct kv_fault f;
+	struct fault f;
 
 	hsrv_query(r, "mode", &mode);
 	if (timer_ops_names(hsrv_param(r, 0), SPAN_LIT("-"), &f) < 0)
-		kv_reply_fault(r, &f);
+		fault_reply(r, &f);
 	else if (mode.n == 0 || span_is(mode, "list"))
 		list_page(r);
 	else if (span_is(mode, "count"))

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Refusals and failures as `{"error":..,"reason":..,"detail":..}`: the form of
+ * key/value state and timers, by their own routes and in a transaction.
+ */
+#ifndef QUEEND_FAULT_H
+#define QUEEND_FAULT_H
+
+struct hsrv_req;
+struct kvlimit_no;
+
+/* error and reason are literals, or reason is reason_text: not to be copied. */
+struct fault {
+	int status;
+	const char *error, *reason;	/* reason NULL = none */
+	int retry_after_s;		/* 0 = no header */
+	char detail[256];		/* may be empty */
+	char reason_text[256];		/* room for a reason of the database */
+};
+
+/* Fills all of *f, detail as printf; returns -1. */
+int fault_set(struct fault *f, int status, const char *error,
+	const char *reason, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+/* What a limit says. */
+void fault_of_limit(const struct kvlimit_no *no, struct fault *f);
+/* Answers; what was written before is dropped. */
+void fault_reply(struct hsrv_req *r, const struct fault *f);
+
+#endif
