@@ -19,7 +19,7 @@ enum {
 /* clang-format off */
 static const struct pgstmt STMT_ONE = { "timer_fire_one",
 	"select verdict, queue_id, part_id, n, lag_ms, queue_new, part_new from"
-	" queen.timer_fire_one_v1($1, $2, $3, $4, $5, $6, $7)" };
+	" queen.timer_fire_one_v1($1, $2, $3, $4)" };
 static const struct pgstmt STMT_NEXT = { "timer_next",
 	"select tenant, queue, timer_key, message_id from"
 	" queen.timer_next_v1($1)" };
@@ -113,7 +113,6 @@ timer_alone_fire(struct timer_fire *t)
 	}
 	pgargs_init(&a);
 	put_name(&a, &t->names[t->at]);
-	timer_fire_limits(&a, t->x->conf);
 	timer_fire_call(t, &STMT_ONE, &a, on_one);
 }
 

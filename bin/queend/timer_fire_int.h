@@ -35,9 +35,7 @@ struct timer_fire {
 	struct loop_timer timer;
 	int64_t wake_at_ms; /* while idle: when; INT64_MAX = never */
 	int64_t soonest_ms; /* a schedule since the last look is due then */
-	int64_t hint_at_ms; /* not sooner: the next hint of a schedule */
 	int64_t cycle_rows; /* fired since the last sleep */
-	int empty_looks; /* that found no timers at all, in a row */
 	struct arena names_arena;
 	struct timer_name *names;
 	int names_n, at;
@@ -59,8 +57,6 @@ bool timer_fire_passes(const struct err *e);
 void timer_fire_wait_out(struct timer_fire *t, const struct err *e);
 void timer_fire_log(
 	struct timer_fire *t, const char *what, const struct err *e);
-/* Attempts and backoff, the arguments of a fire. */
-void timer_fire_limits(struct pgargs *a, const struct settings *c);
 /* Rows of a fire; true when something moved: fired, put back or filed. */
 bool timer_fire_take(struct timer_fire *t, const PGresult *res);
 

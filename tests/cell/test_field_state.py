@@ -95,8 +95,7 @@ def test_a_timer_reaches_parked_pops_in_time(new_cell):
     """+2 s on an idle cell, by its route, by a bundle, to a pop by label and
     to one on another process: each in less than 2.5 s, none early.  Once in
     three on a machine that is busy with other things."""
-    a, b = (new_cell(QUEEN_SWEEPER_MAX_SLEEP_MS=NEVER_MS,
-                     QUEEN_SWEEPER_IDLE_MAX_SLEEP_MS=NEVER_MS).start()
+    a, b = (new_cell(QUEEN_SWEEPER_MAX_SLEEP_MS=NEVER_MS).start()
             for _ in range(2))
     for queue in ("route", "rider", "other", "label.task"):
         a.pop(queue, group="g", subscriptionMode="all")

@@ -259,19 +259,28 @@ def test_a_missing_function_is_misconfigured(cell, db):
         assert call().status == 200
 
 
-@pytest.mark.parametrize("state,status,error", [
-    ("22000", 400, "timers_bad_request"), ("23514", 500, "timers_error"),
-    ("P0001", 500, "timers_error")])
+# what PostgreSQL itself says of the data is a sentence, where a word is due
+@pytest.mark.parametrize("state,text,status,error,told", [
+    ("22023", "timers_new", 400, "timers_bad_request",
+     {"reason": "timers_new"}),
+    ("22000", 'not this "one"', 400, "timers_bad_request",
+     {"reason": "timers_bad_request", "detail": 'not this "one"'}),
+    ("23514", 'not this "one"', 500, "timers_error",
+     {"reason": 'not this "one"'}),
+    ("P0001", 'not this "one"', 500, "timers_error",
+     {"reason": 'not this "one"'})])
 @pytest.mark.cellenv(QUEEN_SWEEPER="false")
-def test_what_sql_says_is_the_reason(cell, db, state, status, error):
+def test_what_sql_says_is_the_reason(cell, db, state, text, status, error,
+                                     told):
     db.psql("-c", """
         create function refuse() returns trigger language plpgsql as $$
         begin
-            raise exception 'not this "one"' using errcode = '%s';
+            raise exception '%s' using errcode = '%s';
         end $$;
         create trigger refuse before insert on queen.timers
-        for each row execute function refuse()""" % state)
-    refused(cell.post(PATH, [op("a")]), status, error, 'not this "one"')
+        for each row execute function refuse()""" % (text, state))
+    reply = cell.post(PATH, [op("a")])
+    assert (reply.status, reply.body) == (status, dict(told, error=error))
     assert pending(db) == 0
 
 
@@ -592,8 +601,6 @@ NUMBERS = {"QUEEN_TIMERS_MAX_OPS_PER_CALL": (1, 256),
            "QUEEN_TIMERS_MAX_PAYLOAD_BYTES": (1, 67108864),
            "QUEEN_SWEEPER_MIN_SLEEP_MS": (1, 60000),
            "QUEEN_SWEEPER_MAX_SLEEP_MS": (1, 600000),
-           "QUEEN_SWEEPER_IDLE_MAX_SLEEP_MS": (1, 600000),
-           "QUEEN_SWEEPER_IDLE_AFTER_CYCLES": (0, 1000),
            "QUEEN_SWEEPER_CYCLE_MAX_ROWS": (1, 1000000),
            "QUEEN_SWEEPER_DUE_CAP": (1, 1000000),
            "QUEEN_SWEEPER_MAX_FIRE_BYTES": (1, 1073741824),
@@ -602,7 +609,9 @@ NUMBERS = {"QUEEN_TIMERS_MAX_OPS_PER_CALL": (1, 256),
            "QUEEN_SWEEPER_BACKOFF_MAX_MS": (1, 86400000),
            "QUEEN_SWEEPER_TRANSIENT_BACKOFF_MS": (1, 86400000)}
 SWITCH = ["QUEEN_SWEEPER", "QUEEN_SWEEPER_ISOLATE_ON_PERMANENT"]
-NO_EFFECT = ["QUEEN_SWEEPER_EMPTY_CLAIM_MIN_MS",
+NO_EFFECT = ["QUEEN_SWEEPER_IDLE_MAX_SLEEP_MS",
+             "QUEEN_SWEEPER_IDLE_AFTER_CYCLES",
+             "QUEEN_SWEEPER_EMPTY_CLAIM_MIN_MS",
              "QUEEN_SWEEPER_EMPTY_CLAIM_MAX_MS", "QUEEN_SWEEPER_LEASE_MS",
              "QUEEN_SWEEPER_CLAIM_BATCH", "QUEEN_SWEEPER_PARALLELISM",
              "QUEEN_SWEEPER_FIRE_RATE_PER_TENANT"]
