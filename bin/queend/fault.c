@@ -4,8 +4,10 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "arena.h"
+#include "err.h"
 #include "hsrv.h"
 #include "jwrite.h"
 #include "kvlimit.h"
@@ -32,6 +34,63 @@ fault_of_limit(const struct kvlimit_no *no, struct fault *f)
 		.error = no->error,
 		.reason = no->reason,
 		.retry_after_s = no->retry_after_s };
+}
+
+static bool
+is_class(const struct err *e, const char *two)
+{
+	return strncmp(e->sqlstate, two, 2) == 0;
+}
+
+static bool
+is_passing(const struct err *e, const struct fault_words *w)
+{
+	return (e->kind == ERR_DB_RETRY || e->kind == ERR_DB_UNKNOWN) &&
+	       (w->xx_passes || !is_class(e, "XX"));
+}
+
+static void
+set(struct fault *f, int status, const char *error, const char *reason)
+{
+	f->status = status;
+	f->error = error;
+	f->reason = reason;
+	f->retry_after_s = status == 503;
+}
+
+/* A reason of ours is a word; what PostgreSQL itself says is not. */
+static void
+set_bad(struct fault *f, const struct err *e, const struct fault_words *w)
+{
+	if (strncmp(e->text, w->prefix, strlen(w->prefix)) == 0 &&
+		!strchr(e->text, ' ')) {
+		set(f, 400, w->bad_request, f->reason_text);
+		return;
+	}
+	set(f, 400, w->bad_request, w->bad_request);
+	snprintf(f->detail, sizeof(f->detail), "%s", e->text);
+}
+
+void
+fault_of_err(const struct err *e, const struct fault_words *w, struct fault *f)
+{
+	*f = (struct fault){ .status = 0 };
+	snprintf(f->reason_text, sizeof(f->reason_text), "%s", e->text);
+	if (e->kind == ERR_LIMIT)
+		set(f, 503, w->unavailable, w->pool_exhausted);
+	else if (strcmp(e->sqlstate, "57014") == 0 ||
+		 strncmp(e->text, "statement timeout", 17) == 0)
+		set(f, 503, w->unavailable, w->timeout);
+	else if (e->sqlstate[0] == '\0')
+		set(f, 503, w->unavailable, "connection");
+	else if (is_class(e, "22"))
+		set_bad(f, e, w);
+	else if (is_passing(e, w))
+		set(f, 503, w->unavailable, f->reason_text);
+	else if (is_class(e, "42"))
+		set(f, 500, w->misconfigured, f->reason_text);
+	else
+		set(f, 500, w->error, f->reason_text);
 }
 
 void

@@ -6,6 +6,9 @@
 #ifndef QUEEND_FAULT_H
 #define QUEEND_FAULT_H
 
+#include <stdbool.h>
+
+struct err;
 struct hsrv_req;
 struct kvlimit_no;
 
@@ -18,12 +21,23 @@ struct fault {
 	char reason_text[256];		/* room for a reason of the database */
 };
 
+/* What a group of routes calls what an error of the database means. */
+struct fault_words {
+	const char *prefix;		/* of its reasons */
+	const char *unavailable, *pool_exhausted, *timeout;
+	const char *bad_request, *misconfigured, *error;
+	bool xx_passes;			/* class XX is unavailable, no error */
+};
+
 /* Fills all of *f, detail as printf; returns -1. */
 int fault_set(struct fault *f, int status, const char *error,
 	const char *reason, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 /* What a limit says. */
 void fault_of_limit(const struct kvlimit_no *no, struct fault *f);
+/* What an error of the database means to the client. */
+void fault_of_err(const struct err *e, const struct fault_words *w,
+	struct fault *f);
 /* Answers; what was written before is dropped. */
 void fault_reply(struct hsrv_req *r, const struct fault *f);
 

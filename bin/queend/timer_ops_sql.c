@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Timer operations as arguments, and the rows that answer them as JSON. */
-#include <stdio.h>
-
 #include "ctx.h"
 #include "err.h"
 #include "fault.h"
@@ -121,41 +119,26 @@ timer_ops_write(struct jwrite *w, const struct timer_ops *o, size_t i,
 	jwrite_iso_us(w, pgbin_time(res, op->row, c->deliver_at));
 }
 
-static void
-set_fault(struct fault *f, int status, const char *error, const char *reason)
-{
-	f->status = status;
-	f->error = error;
-	f->reason = reason;
-	f->retry_after_s = status == 503 ? 1 : 0;
-}
-
 void
 timer_ops_fault(const struct err *e, struct fault *f)
 {
-	const char *s = e->sqlstate;
+	static const struct fault_words words = { .prefix = "timers_",
+		.unavailable = "timers_unavailable",
+		.pool_exhausted = "timers_pool_exhausted",
+		.timeout = "timers_timeout",
+		.bad_request = "timers_bad_request",
+		.misconfigured = "timers_misconfigured",
+		.error = "timers_error",
+		.xx_passes = true };
 
-	*f = (struct fault){ .status = 0 };
-	snprintf(f->reason_text, sizeof(f->reason_text), "%s", e->text);
-	if (e->kind == ERR_LIMIT)
-		set_fault(
-			f, 503, "timers_unavailable", "timers_pool_exhausted");
-	else if (strcmp(s, "57014") == 0 ||
-		 strncmp(e->text, "statement timeout", 17) == 0)
-		set_fault(f, 503, "timers_unavailable", "timers_timeout");
-	else if (s[0] == '\0')
-		set_fault(f, 503, "timers_unavailable", "connection");
-	else if (strstr(e->text, "encryption_required"))
-		/* flagged after it was read here: never in clear text */
-		set_fault(f, 500, "timers_error", "encryption_required");
-	else if (strncmp(s, "22", 2) == 0)
-		set_fault(f, 400, "timers_bad_request", f->reason_text);
-	else if (e->kind == ERR_DB_RETRY || e->kind == ERR_DB_UNKNOWN)
-		set_fault(f, 503, "timers_unavailable", f->reason_text);
-	else if (strncmp(s, "42", 2) == 0)
-		set_fault(f, 500, "timers_misconfigured", f->reason_text);
-	else
-		set_fault(f, 500, "timers_error", f->reason_text);
+	fault_of_err(e, &words, f);
+	/* flagged after it was read here: never in clear text */
+	if (f->status == 400 && strstr(e->text, "encryption_required")) {
+		f->status = 500;
+		f->error = words.error;
+		f->reason = "encryption_required";
+		f->detail[0] = '\0';
+	}
 }
 
 void
