@@ -10,8 +10,9 @@
 #include "span.h"
 
 /*
- * Bytes of a valid JSON text once it is written without white space and with
- * the shortest escapes.  False when a string in it cannot be stored: it holds
+ * Bytes of a valid JSON text once it is written without white space, with the
+ * shortest escapes and with numbers in plain decimals (at most: 1.5e2 counts
+ * as 5).  False when a string in it cannot be stored: it holds
  * \u0000 or half of a surrogate pair.
  */
 bool kv_value_bytes(struct span json, size_t *bytes);
