@@ -218,14 +218,16 @@ end $$;
 -- Names of the timers due longest.  Cell-wide.  No locks.
 create or replace function queen.timer_next_v1(p_rows int,
 	p_now timestamptz default null)
-returns table (tenant uuid, queue text, timer_key text, message_id uuid)
+returns table (tenant uuid, queue text, timer_key text, message_id uuid,
+	partition text)
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
 begin
 	return query
-	select w.tenant, w.queue, w.timer_key, w.message_id from queen.timers w
+	select w.tenant, w.queue, w.timer_key, w.message_id, w.partition
+	from queen.timers w
 	where w.due_at <= t order by w.due_at limit p_rows;
 end $$;
 

@@ -61,9 +61,8 @@ timer_fire_sleep(struct timer_fire *t, int64_t ms)
 	loop_timer_start(&t->timer, ms);
 }
 
-/* Something it needs is held by others for too long. */
-static bool
-is_stuck(const struct err *e)
+bool
+timer_fire_stuck(const struct err *e)
 {
 	return strcmp(e->sqlstate, "55P03") == 0 ||
 	       strcmp(e->sqlstate, "57014") == 0;
@@ -74,7 +73,7 @@ timer_fire_passes(const struct err *e)
 {
 	static const char *const classes[] = { "08", "53", "57", "58" };
 
-	if (!e->sqlstate[0] || is_stuck(e) ||
+	if (!e->sqlstate[0] || timer_fire_stuck(e) ||
 		strcmp(e->sqlstate, "40001") == 0 ||
 		strcmp(e->sqlstate, "40P01") == 0)
 		return true;
@@ -194,7 +193,7 @@ on_fired(void *arg, const PGresult *res, const struct err *e)
 	struct timer_fire *t = arg;
 
 	if (e && timer_fire_passes(e) &&
-		!(is_stuck(e) && t->x->conf->sweeper_isolate)) {
+		!(timer_fire_stuck(e) && t->x->conf->sweeper_isolate)) {
 		timer_fire_wait_out(t, e);
 	} else if (e) {
 		timer_fire_log(t, "a fire failed; its timers go one by one", e);

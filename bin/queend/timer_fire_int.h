@@ -26,7 +26,8 @@ enum timer_state {
 /* One to be fired alone. */
 struct timer_name {
 	struct qid tenant, message_id;
-	struct span queue, key;
+	struct span queue, key, partition;
+	bool held; /* others hold its destination: not tried again */
 };
 
 struct timer_fire {
@@ -39,6 +40,7 @@ struct timer_fire {
 	struct arena names_arena;
 	struct timer_name *names;
 	int names_n, at;
+	int64_t pause_ms; /* after them: one could not even be put back */
 	bool buried_badly; /* filing a dead letter failed: put back */
 	struct err why; /* of the one being put back */
 	struct log_sampler errors;
@@ -51,6 +53,8 @@ void timer_fire_call(struct timer_fire *t, const struct pgstmt *s,
 	struct pgargs *a, pgpool_fn fn);
 /* Until then, or until something scheduled here is due. */
 void timer_fire_sleep(struct timer_fire *t, int64_t ms);
+/* Is something it needs held by others for too long? */
+bool timer_fire_stuck(const struct err *e);
 /* Will the same work without our doing anything about it? */
 bool timer_fire_passes(const struct err *e);
 /* Then everything waits a little, and no attempt is counted. */

@@ -289,6 +289,48 @@ def test_a_locked_destination_holds_up_no_other(cell, db):
     assert len(drain(cell, "q", 22)) == 22
 
 
+def test_a_locked_destination_is_waited_for_once(cell, db):
+    """Not once for each of its timers, all of them due before the others."""
+    cell.push("q", [0], partition="held")
+    conn = db.connect(autocommit=False)
+    with conn.cursor() as cur:
+        cur.execute("select 1 from queen.partition_heads for update")
+    send(cell, *[op("k%d" % i, -1000, partition="held") for i in range(60)],
+         op("free", -1))
+    wait_until(lambda: fired(cell) == 1, deadline_s=4)
+    assert pending(db) == 60
+    conn.rollback()
+    wait_until(lambda: pending(db) == 0)
+    assert len(drain(cell, "q", 62)) == 62
+
+
+def test_one_that_cannot_be_put_back_holds_up_no_other(cell, db):
+    db.psql("-c", "create function public.stay() returns trigger language"
+            " plpgsql as $$ begin raise exception '%', repeat('é', 200)"
+            " using errcode = '23514'; end $$;"
+            " create trigger stay before update or delete on queen.timers"
+            " for each row when (old.timer_key = 'bad')"
+            " execute function public.stay()")
+    send(cell, op("bad", -1000), *[op("k%d" % i, -1) for i in range(5)])
+    wait_until(lambda: pending(db) == 1, what="the others")
+    assert fired(cell) == 5
+    db.psql("-c", "drop trigger stay on queen.timers")
+    wait_until(lambda: pending(db) == 0)
+    assert len(drain(cell, "q", 6)) == 6
+
+
+@pytest.mark.cellenv(QUEEN_SWEEPER_MAX_ATTEMPTS=1)
+def test_an_error_of_any_length_is_filed(cell, db):
+    db.psql("-c", "create function public.no() returns trigger language"
+            " plpgsql as $$ begin raise exception '%', repeat('é', 200)"
+            " using errcode = '23514'; end $$;"
+            " create trigger no before insert on queen.segments"
+            " for each row execute function public.no()")
+    send(cell, op("k", -1))
+    wait_until(lambda: pending(db) == 0)
+    assert set(db.value("select error from queen.dead_letters")) == {"é"}
+
+
 @pytest.mark.cellenv(QUEEN_SWEEPER_ISOLATE_ON_PERMANENT="false",
                      QUEEN_SWEEPER_TRANSIENT_BACKOFF_MS=50)
 def test_a_locked_destination_is_no_failed_attempt(cell, db):

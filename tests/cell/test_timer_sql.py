@@ -390,9 +390,10 @@ def test_due(timers):
     assert due(at(0)) == (1500000, 0, 0)
     assert due(at(3)) == (-1500000, 2, 1500)
     assert due(at(3), 1) == (-1500000, 1, 1500)
-    assert timers.rows("select queue, timer_key, message_id from"
+    assert timers.rows("select queue, timer_key, message_id, partition from"
                        " queen.timer_next_v1(5, %s)", at(3)) \
-        == [("q", "a", message_id("a")), ("q", "b", message_id("b"))]
+        == [("q", "a", message_id("a"), "Default"),
+            ("q", "b", message_id("b"), "Default")]
 
 
 def test_reads(timers):
