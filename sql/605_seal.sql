@@ -43,9 +43,12 @@ create or replace function queen.seal_block_v1(p_tenant uuid, p_queue bigint,
 returns void
 language sql volatile as $$
 	with t as (select coalesce(p_now, clock_timestamp()) as now), old as (
-		delete from queen.flags f using t
-		where f.key like 'blocked:%' and f.changed_at < t.now - interval '1 day'
-			and f.key <> format('blocked:%s:%s', p_queue, p_key))
+		delete from queen.flags f where f.ctid = any (array(
+			select x.ctid from queen.flags x, t
+			where x.key like 'blocked:%'
+				and x.changed_at < t.now - interval '1 day'
+				and x.key <> format('blocked:%s:%s', p_queue, p_key)
+			for update of x skip locked)))
 	insert into queen.flags as f (key, value, changed_at)
 	select format('blocked:%s:%s', p_queue, p_key), jsonb_build_object(
 		'queue', p_queue, 'part', p_part, 'key', p_key, 'offset', p_offset,

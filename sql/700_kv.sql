@@ -165,7 +165,8 @@ begin
 end $$;
 
 -- One delete.  verdict and reason as kv_put; applied with what was removed.  A
--- dead row is removed but counts as absent.
+-- dead row is removed but counts as absent.  Of p_expect 0 nothing is locked: it
+-- tells what was, and guards nothing until the commit.
 create or replace function queen.kv_delete(p_tenant uuid, p_ns text, p_key text,
 	p_expect bigint, p_at timestamptz,
 	out verdict int, out reason text, out value text, out version bigint)
@@ -432,8 +433,6 @@ begin
 	value := w.value;
 	version := w.version;
 end $$;
-drop function if exists queen.kv_write(uuid, int, text, text, jsonb, bigint, text,
-	text, text, timestamptz, timestamptz);
 
 -- One read of several keys: getMany (1) or getPrefix, as kv_apply_v1 returns it.
 create or replace function queen.kv_read(p_tenant uuid, p_op int, p_ns text,
@@ -471,7 +470,7 @@ end $$;
 -- getMany and getPrefix, namespace, key, position).  k_op: 0 get, 1 getMany, 2
 -- getPrefix (k_key is its prefix), 3 put, 4 delete, 5 incr; k_expect 0 of a put =
 -- putIfAbsent; k_ttl_s null = forever; m_op, m_key: keys of the getMany ops, m_op
--- counted from 1.  p_read_bytes: values read per call, null = 4 MiB.
+-- counted from 1, ascending.  p_read_bytes: values read per call, null = 4 MiB.
 -- Rows: per op (ord from 1, contiguous, not in order) one with row_no 0, verdict
 -- 0 = applied, found, complete; 1 = not; for getMany and getPrefix also the
 -- rows of kv_get_many and kv_page.  A lost k_required ends the call: the LAST
@@ -492,7 +491,7 @@ declare
 	budget bigint := coalesce(p_read_bytes, 4194304);
 	max_ops int := case when p_in_bundle then 64 else 4096 end;
 	max_keys int := case when p_in_bundle then 256 else 4096 end;
-	w record; n_keys int := 0; keys text[];
+	w record; n_keys int := 0; n_own int; keys text[];
 	op int; ns text; at_ns text; at_key text;	-- at_: of the last write
 begin
 	if (cardinality(k_op) = all (array[cardinality(k_ns), cardinality(k_key),
@@ -514,9 +513,9 @@ begin
 		perform queen.kv_check_op(op, k_value[ord]::jsonb, k_expect[ord],
 			k_ttl_s[ord], k_delta[ord]);
 		if op = 1 then
-			keys := coalesce((select array_agg(m.key order by m.n)
-				from unnest(m_op, m_key) with ordinality m(op, key, n)
-				where m.op = ord), '{}');
+			n_own := cardinality(array_positions(m_op, ord));
+			keys := m_key[array_position(m_op, ord) :
+				array_position(m_op, ord) + n_own - 1];
 		else
 			perform queen.kv_check_names_v1(ns, key);
 		end if;

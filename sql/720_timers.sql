@@ -23,7 +23,7 @@ create table if not exists queen.timers (
 	timer_key text collate "C" not null,
 	partition text collate "C" not null,
 	deliver_at timestamptz not null,	-- as promised
-	due_at timestamptz not null,		-- the same, or the end of a backoff
+	due_at timestamptz not null,		-- the same, the schedule or the end of a backoff if later
 	message_id uuid not null,
 	frame bytea not null,			-- whole frame, its length included
 	hash bytea not null,			-- 16 bytes, of the transaction id
@@ -112,7 +112,7 @@ begin
 				created_at, updated_at)
 			values (p_tenant, o.queue, o.key, o.partition,
 				t + o.delay_us * interval '1 us',
-				t + o.delay_us * interval '1 us',
+				t + greatest(o.delay_us, 0) * interval '1 us',
 				encode(substr(o.frame, 6, 16), 'hex')::uuid, o.frame, o.hash,
 				o.key_id, t, t)
 			on conflict (tenant, queue, timer_key) do update
@@ -316,7 +316,7 @@ begin
 
 	for r in
 		with w as materialized (select w.ctid as row, w.queue, w.partition,
-				w.due_at, w.timer_key, w.key_id,
+				w.deliver_at, w.timer_key, w.key_id,
 				octet_length(w.frame) bytes
 			from queen.timers w where w.ctid = any (p_row))
 		select w.row, g.part, w.bytes, w.key_id
@@ -325,7 +325,7 @@ begin
 		join unnest(g_queue, g_name, g_part) g(queue, name, part)
 			on g.queue = q.id and g.name = w.partition
 		where g.part is not null
-		order by g.part, w.due_at, w.timer_key
+		order by g.part, w.deliver_at, w.timer_key
 	loop
 		if r.part is distinct from l_part then
 			l_round := 1;

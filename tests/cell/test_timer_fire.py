@@ -295,8 +295,8 @@ def test_a_locked_destination_is_waited_for_once(cell, db):
     conn = db.connect(autocommit=False)
     with conn.cursor() as cur:
         cur.execute("select 1 from queen.partition_heads for update")
-    send(cell, *[op("k%d" % i, -1000, partition="held") for i in range(60)],
-         op("free", -1))
+    send(cell, *[op("k%d" % i, -1, partition="held") for i in range(60)])
+    send(cell, op("free", -1))
     wait_until(lambda: fired(cell) == 1, deadline_s=4)
     assert pending(db) == 60
     conn.rollback()
