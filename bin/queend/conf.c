@@ -93,7 +93,7 @@ const struct conf_item conf_items[] = {
 	SECRET("JWT_SECRET", jwt_secret, "auth", "key of HS* tokens, as it is"),
 	SECRET("JWT_PUBLIC_KEY", jwt_public_key, "auth",
 	    "PEM text of an RSA or Ed25519 public key"),
-	STR("JWT_JWKS_URL", jwt_jwks_url, NULL, "auth",
+	SECRET("JWT_JWKS_URL", jwt_jwks_url, "auth",
 	    "http or https address of the public keys"),
 	INT("JWT_JWKS_REFRESH_INTERVAL", jwt_jwks_refresh_s, "3600", 1,
 	    31536000, "auth", "they are fetched again this often, in s"),
