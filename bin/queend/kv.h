@@ -8,8 +8,6 @@
 
 #include <stdbool.h>
 
-#include "span.h"
-
 struct hsrv_req;
 
 void kv_post(struct hsrv_req *r);
@@ -24,7 +22,5 @@ void kv_list(struct hsrv_req *r);
  * logs of what stands before us.
  */
 bool kv_no_query(struct hsrv_req *r);
-/* Is it one of the names by which a body must not choose a tenant? */
-bool kv_names_tenant(struct span member);
 
 #endif

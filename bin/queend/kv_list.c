@@ -11,6 +11,7 @@
 #include "kv_ops.h"
 #include "kv_reply.h"
 #include "kv_value.h"
+#include "ops_body.h"
 #include "pgbin.h"
 #include "pgpool.h"
 #include "settings.h"
@@ -173,7 +174,7 @@ read_listing(struct hsrv_req *r, struct listing *l)
 	if (jspan_enter_object(&j))
 		while (!wrong && jspan_next_key(&j, hsrv_arena(r), &key) &&
 			jspan_take(&j, &v)) {
-			if (kv_names_tenant(key)) {
+			if (ops_body_names_tenant(key)) {
 				kv_reply_tenant(r);
 				return false;
 			}

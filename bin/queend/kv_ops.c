@@ -14,6 +14,7 @@
 #include "jspan.h"
 #include "kv_value.h"
 #include "map.h"
+#include "ops_body.h"
 #include "settings.h"
 
 enum {
@@ -344,8 +345,7 @@ take_fields(struct reader *r, struct jspan *j, struct given *g)
 	while (jspan_next_key(j, r->a, &name)) {
 		if (!jspan_take(j, &v))
 			break;
-		if (span_is(name, "tenant") || span_is(name, "tenantId") ||
-			span_is(name, "_tenant"))
+		if (ops_body_names_tenant(name))
 			return refuse(r, "kv_tenant_not_an_input",
 				"the tenant is that of the request");
 		for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)

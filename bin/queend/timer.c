@@ -6,17 +6,15 @@
  */
 #include "timer.h"
 
-#include <stdio.h>
-
 #include "arena.h"
 #include "count.h"
 #include "ctx.h"
 #include "err.h"
 #include "fault.h"
 #include "hsrv.h"
-#include "jspan.h"
 #include "jwrite.h"
 #include "kvlimit.h"
+#include "ops_body.h"
 #include "pgbin.h"
 #include "pgpool.h"
 #include "timer_fire.h"
@@ -187,33 +185,19 @@ start(struct hsrv_req *r, struct span ops)
 void
 timer_post(struct hsrv_req *r)
 {
-	struct jspan_val v, ops = { .type = JSPAN_NONE };
-	struct jspan j;
-	struct span key;
-	char text[256];
+	struct span ops;
+	const char *why;
+	enum ops_body found = ops_body_read(r, &ops, &why);
 
-	jspan_open(&j, hsrv_body(r));
-	if (jspan_peek(&j) == JSPAN_ARRAY) {
-		start(r, hsrv_body(r));
+	if (found == OPS_BODY_GOOD) {
+		start(r, ops);
 		return;
 	}
-	if (jspan_enter_object(&j))
-		while (jspan_next_key(&j, hsrv_arena(r), &key) &&
-			jspan_take(&j, &v))
-			if (span_is(key, "operations"))
-				ops = v;
-	if (j.error || !jspan_end(&j)) {
-		kvlimit_schedule_refused(ctx_of(r), KVLIMIT_SHAPE);
-		snprintf(text, sizeof(text), "%s at offset %zu",
-			j.error ? j.error : "unexpected value", j.error_at);
-		timer_refuse(r, "timers_bad_body", text);
-	} else if (ops.type != JSPAN_ARRAY) {
-		kvlimit_schedule_refused(ctx_of(r), KVLIMIT_SHAPE);
-		timer_refuse(r, "timers_bad_body",
-			"operations must be an array of operations");
-	} else {
-		start(r, ops.raw);
-	}
+	kvlimit_schedule_refused(ctx_of(r), KVLIMIT_SHAPE);
+	timer_refuse(r,
+		found == OPS_BODY_TENANT ? "timers_server_owned_field"
+					 : "timers_bad_body",
+		why);
 }
 
 void

@@ -419,6 +419,21 @@ def test_server_owned_fields_are_refused_in_both_places(cell, db, field):
     assert pending(db) == 0
 
 
+@pytest.mark.parametrize("field", ["tenant", "tenantId", "_tenant"])
+def test_a_body_around_the_operations_names_no_tenant(cell, db, field):
+    for path, error, reason, one in (
+            (PATH, "timers_bad_request", "timers_server_owned_field",
+             op("a")),
+            ("/api/v1/kv", "kv_bad_request", "kv_tenant_not_an_input",
+             {"op": "get", "ns": "n", "key": "k"})):
+        reply = cell.post(path, {field: TENANT, "operations": [one]})
+        assert (reply.status, reply.body) == (400, {
+            "error": error, "reason": reason,
+            "detail": "the tenant is that of the request"})
+    assert refusals(cell) == {"shape": 1}
+    assert pending(db) == 0
+
+
 # Two tenants
 
 @pytest.mark.cellenv(QUEEN_TENANCY_HEADER="true",
