@@ -3,7 +3,7 @@
 --
 --   bucket_minutes(from, to)   internal: width of a bucket of a window
 --   buckets(from, to, width)   internal: the buckets of a window
---   status_v1(...)             GET /api/v1/status, of a tenant or cell-wide
+--   status_v2(...)             GET /api/v1/status; status_v1 for the cell, of a tenant or cell-wide
 --   status_queues_v1(...)      GET /api/v1/status/queues
 --   status_queue_v1(...)       GET /api/v1/status/queues/:queue
 --   status_analytics_v1(...)   GET /api/v1/status/analytics
@@ -38,7 +38,7 @@ $$;
 -- Counters of the window per bucket, backlog of the queues that match, the
 -- instances seen in the last two minutes.  Filters are null or exact; without a
 -- tenant it is the whole cell.
-create or replace function queen.status_v1(p_tenant uuid,
+create or replace function queen.status_v2(p_tenant uuid,
 	p_from timestamptz, p_to timestamptz, p_queue text, p_namespace text,
 	p_task text, p_now timestamptz default null)
 returns table (status int, body text) language plpgsql volatile as $$
@@ -156,6 +156,15 @@ begin
 		'blocked', queen.status_blocked(ids, at),
 		'statsAge', 0)::text;
 end $$;
+
+-- The whole cell, as a release before asks for it.
+create or replace function queen.status_v1(
+	p_from timestamptz, p_to timestamptz, p_queue text, p_namespace text,
+	p_task text, p_now timestamptz default null)
+returns table (status int, body text) language sql volatile as $$
+	select s.* from queen.status_v2(null, p_from, p_to, p_queue, p_namespace,
+		p_task, p_now) s
+$$;
 
 -- Internal: id, labels, partitions and what was consumed, of these queues.
 create or replace function queen.status_queue_names(p_queue bigint[])

@@ -12,7 +12,7 @@
 enum { STATUS_LIMIT = 100 };
 
 static const struct pgstmt STMT_STATUS = { "status",
-	"select status, body from queen.status_v1($1, $2, $3, $4, $5, $6)" };
+	"select status, body from queen.status_v2($1, $2, $3, $4, $5, $6)" };
 static const struct pgstmt STMT_QUEUES = { "status_queues",
 	"select status, body "
 	"from queen.status_queues_v1($1, $2, $3, $4, $5, $6)" };

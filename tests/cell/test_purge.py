@@ -227,6 +227,29 @@ def test_what_others_hold_is_left_for_later(cell, db):
     assert set(rows_of(db, OTHER_TENANT).values()) == {0}
 
 
+@pytest.mark.parametrize("table", ["queue_minutes", "retention_log",
+                                   "repairs"])
+@pytest.mark.cellenv(**ON)
+def test_a_queue_waits_for_its_histories(cell, db, table):
+    fill(cell, A)
+    fill_by_sql(db, OTHER_TENANT)
+    conn = db.connect(autocommit=False)
+    rows(conn, "select from queen.%s h join queen.queues q on q.id ="
+         " h.queue_id where q.tenant = %%s for update of h" % table,
+         (OTHER_TENANT,))
+    for _ in range(2):
+        reply = cell.delete(PATH, headers=A)
+        assert reply.body["done"] is False
+        assert reply.body["queues"]["deleted"] == 0
+    conn.commit()
+    conn.close()
+    before = db.value("select count(*) from queen.%s" % table)
+    assert before > 0
+    purge(cell)
+    assert db.value("select count(*) from queen.%s" % table) == 0
+    assert set(rows_of(db, OTHER_TENANT).values()) == {0}
+
+
 @pytest.mark.cellenv(**ON)
 def test_the_other_tenant_works_on(cell, db):
     """While one is purged, each message of the other is pushed, popped and
