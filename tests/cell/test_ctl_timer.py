@@ -63,7 +63,9 @@ def test_a_timer_becomes_a_message(ctl, cell):
 
 def test_refusals_are_told(ctl, cell):
     beyond = schedule(ctl, "1", "--delay", "91d", code=AUTH)
-    assert beyond == "" and "timer_horizon_exceeded" in ctl.err
+    assert beyond == "" and ctl.err == (
+        "queenctl: timer_horizon_exceeded: operation 0: delayMs is beyond"
+        " the horizon (HTTP 403)\n")
     ctl.run("system", "kv-timers", "--timers-schedule=false", "--yes")
     assert schedule(ctl, "1", "--delay", "1h", code=SERVER) == ""
     assert "timers_disabled" in ctl.err
@@ -73,6 +75,18 @@ def test_refusals_are_told(ctl, cell):
         False, True)
     ctl.run("system", "kv-timers", "--timers-schedule")
     assert schedule(ctl, "1", "--delay", "1h").startswith("scheduled ")
+
+
+def test_a_queue_that_seals_needs_a_key(ctl):
+    ctl.run("queue", "configure", "vault", "--encrypt")
+    # the broker or, when it has not heard of the option, the database says so
+    assert re.match("queenctl: timers_error: (encryption_required|the queue "
+                    r"wants sealed payloads and there is no key) \(HTTP 500",
+                    ctl.fails(SERVER, "timer", "schedule", "vault", "k", "1",
+                              "--delay", "1h"))
+    assert ctl.run("push", "vault", stdin="1\n2\n", code=SERVER) == \
+        "queued=0 duplicate=0 failed=2\n"
+    assert ctl.err == "queenctl: push failed: encryption_required\n"
 
 
 @pytest.mark.cellenv(QUEEN_SWEEPER_MAX_ATTEMPTS=1)
