@@ -114,6 +114,7 @@ on_applied(void *arg, const PGresult *res, const struct err *e)
 {
 	struct call *c = arg;
 	struct ctx *x = ctx_of(c->r);
+	struct fault f;
 
 	if (e) {
 		on_failed(c, e);
@@ -123,8 +124,13 @@ on_applied(void *arg, const PGresult *res, const struct err *e)
 		kvlimit_lane(x, true);
 		timer_fire_wake(x, c->ops.soonest_ms);
 	}
-	BUG(!timer_ops_index(&c->ops, res, &COLS, 0, PQntuples(res)));
-	reply_results(c, res);
+	if (timer_ops_index(&c->ops, res, &COLS, 0, PQntuples(res))) {
+		reply_results(c, res);
+		return;
+	}
+	fault_set(&f, 500, "timers_error", "timers_result_missing",
+		"the database gave no result for an operation");
+	fault_reply(c->r, &f);
 }
 
 static void

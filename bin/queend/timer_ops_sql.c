@@ -80,8 +80,10 @@ timer_ops_index(struct timer_ops *o, const PGresult *res,
 		o->v[i].row = -1;
 	for (int row = from; row < to; row++) {
 		int32_t at = pgbin_i32(res, row, c->ord);
+		int32_t status = pgbin_i32(res, row, c->status);
 
-		if (at < 1 || (size_t)at > o->n || o->v[at - 1].row >= 0)
+		if (at < 1 || (size_t)at > o->n || o->v[at - 1].row >= 0 ||
+			status < SCHEDULED || status > ABSENT)
 			return false;
 		o->v[at - 1].row = row;
 	}
@@ -98,7 +100,6 @@ timer_ops_write(struct jwrite *w, const struct timer_ops *o, size_t i,
 	int32_t status = pgbin_i32(res, op->row, c->status);
 	struct qid id;
 
-	BUG(status < SCHEDULED || status > ABSENT);
 	jwrite_kv_cstr(w, "status", words[status]);
 	jwrite_kv_bool(w, "ok", status != ABSENT);
 	jwrite_kv_str(w, "queue", op->queue);

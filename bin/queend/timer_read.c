@@ -100,17 +100,13 @@ write_payload(struct jwrite *w, struct arena *a, struct span payload)
 }
 
 static void
-write_found(struct jwrite *w, struct hsrv_req *r, const PGresult *res)
+write_found(struct jwrite *w, struct hsrv_req *r, const PGresult *res,
+	const struct frame *f)
 {
-	struct span rest = pgbin_bytes(res, 0, C_FRAME);
-	struct frame f;
-	struct err e;
-
-	BUG(frame_next(&rest, &f, &e) != 1);
 	jwrite_kv_bool(w, "found", true);
-	write_head(w, r, hsrv_param(r, 1), res, 0, f.txn, &f.id);
-	write_payload(w, hsrv_arena(r), f.payload);
-	write_flags(w, f.flags & FRAME_SEALED, f.flags & FRAME_SUB, f.sub);
+	write_head(w, r, hsrv_param(r, 1), res, 0, f->txn, &f->id);
+	write_payload(w, hsrv_arena(r), f->payload);
+	write_flags(w, f->flags & FRAME_SEALED, f->flags & FRAME_SUB, f->sub);
 	write_times(w, res, 0);
 }
 
@@ -118,16 +114,29 @@ static void
 on_peek(void *arg, const PGresult *res, const struct err *e)
 {
 	struct hsrv_req *r = arg;
+	bool found = !e && PQntuples(res) == 1;
+	struct span rest =
+		found ? pgbin_bytes(res, 0, C_FRAME) : (struct span)SPAN_ZERO;
+	struct frame f;
 	struct jwrite w;
+	struct err bad;
 
 	if (e) {
 		timer_failed(r, e);
 		return;
 	}
+	if (found && frame_next(&rest, &f, &bad) != 1) {
+		struct fault no;
+
+		fault_set(&no, 500, "timers_error", "timers_frame_unreadable",
+			"the stored frame cannot be read");
+		fault_reply(r, &no);
+		return;
+	}
 	jwrite_init(&w, hsrv_out(r));
 	jwrite_object(&w);
-	if (PQntuples(res) == 1) {
-		write_found(&w, r, res);
+	if (found) {
+		write_found(&w, r, res, &f);
 	} else {
 		jwrite_kv_bool(&w, "found", false);
 		jwrite_kv_str(&w, "queue", hsrv_param(r, 0));

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from kvkit import Kv, busy_lane, counted, held, kv  # noqa: F401
-from queenlib import ROOT, TENANT, wait_until
+from queenlib import OTHER_TENANT, ROOT, TENANT, wait_until
 from test_kv_limits import SWITCHES, get, grant, put, refused, tenants
 from test_timer import cancel, op
 
@@ -287,20 +287,27 @@ def test_paused_schedules(cell):
 @pytest.mark.cellenv(QUEEN_TENANCY_HEADER="true", QUEEN_KV_TRUSTED_PROXY="1",
                      QUEEN_KV_QUOTA_REFRESH_MS=100)
 def test_with_tenancy_a_grant_is_wanted_unless_told(cell):
-    head = {"x-queen-tenant": TENANT}
+    """The default tenant is exempt, until it is asked of everybody."""
+    head = {"x-queen-tenant": OTHER_TENANT}
 
-    def write():
-        return call(cell, ROUTES[3], headers=head)
+    def write(headers=head):
+        return call(cell, ROUTES[3], headers=headers)
 
     wait_until(lambda: write().status == 403, what="the refresh")
     refused(write(), 403, "feature_gated")
     assert call(cell, ROUTES[0], headers=head).status == 200
-    grant(cell)
+    assert write({"x-queen-tenant": TENANT}).status == write({}).status == 200
+    cell.db.rows("insert into queen.kv_quota (tenant) values (%s)"
+                 " returning 1", (OTHER_TENANT,))
     wait_until(lambda: write().status == 200, what="the grant")
     cell.db.rows("delete from queen.kv_quota returning 1")
     cell.extra["QUEEN_KV_REQUIRE_GRANT"] = "false"
     cell.restart()
     assert write().status == 200
+    cell.extra["QUEEN_KV_REQUIRE_GRANT"] = "true"
+    cell.restart()
+    wait_until(lambda: write({}).status == 403, what="the refresh")
+    refused(write({}), 403, "feature_gated")
 
 
 # Pressure

@@ -243,6 +243,34 @@ def test_no_database_is_503(cell, pg):
 
 
 @pytest.mark.cellenv(QUEEN_SWEEPER="false")
+def test_a_frame_that_is_none_harms_nobody(cell, db):
+    assert cell.post(PATH, [op("k")]).status == 200
+    db.rows("update queen.timers set frame = '\\x0100' returning 1")
+    for _ in range(2):
+        refused(cell.get("/api/v1/timers/q/k"), 500, "timers_error",
+                "timers_frame_unreadable")
+    assert cell.get("/health").status == 200
+
+
+@pytest.mark.parametrize("row", ["", "select 1, 9, 't', null::uuid,"
+                                 " now()", "select 2, 0, 't', null::uuid,"
+                                 " now()"])
+def test_results_that_do_not_fit_harm_nobody(cell, db, row):
+    db.psql("-c", """
+        drop function queen.timer_apply_v1;
+        create function queen.timer_apply_v1(p_tenant uuid, t_op smallint[],
+            t_queue text[], t_key text[], t_partition text[],
+            t_delay_us bigint[], t_hash bytea[], t_frame bytea[],
+            t_key_id smallint[], p_now timestamptz default null)
+        returns table (ord int, status int, txn text, message_id uuid,
+            deliver_at timestamptz)
+        language plpgsql as $$ begin %s; end $$"""
+            % ("return query " + row if row else "return"))
+    refused(cell.delete("/api/v1/timers/q/k"), 500, "timers_error",
+            "timers_result_missing")
+    assert cell.get("/health").status == 200
+
+
 def test_a_missing_function_is_misconfigured(cell, db):
     for name, call in (
             ("timer_apply_v1", lambda: cell.post(PATH, [op("a")])),
