@@ -116,14 +116,15 @@ write_value(const struct lock *l, struct jwrite *w)
 
 /* Without one there is nothing to fence with, nor to renew. */
 static enum lock_verdict
-take_version(struct lock *l, struct span answer)
+take_lease(struct lock *l, struct span answer, int64_t sent_ms)
 {
 	int64_t version = doc_i64(answer, "version", 0, &l->ctl->arena);
 
 	if (version <= 0)
 		return note(l, LOCK_REFUSED, "the answer has no version");
 	l->version = version;
-	return LOCK_MINE;
+	l->ends_ms = sent_ms + l->ttl_ms;
+	return note(l, LOCK_MINE, "");
 }
 
 static enum lock_verdict
@@ -146,8 +147,7 @@ put(struct lock *l, int64_t expect, int64_t timeout_ms)
 		struct span s = buf_span(&r.body);
 
 		if (doc_true(s, "applied", &l->ctl->arena)) {
-			v = take_version(l, s);
-			l->ends_ms = sent_ms + l->ttl_ms;
+			v = take_lease(l, s, sent_ms);
 		} else if (is_ours(l, s)) {
 			/* an earlier put whose answer was lost: put again */
 			v = note(l, LOCK_UNSURE, "an answer was lost");

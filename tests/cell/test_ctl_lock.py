@@ -76,6 +76,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault == "refuse":
             self.send_response(503)
             body = b'{"error":"kv_disabled"}'
+        elif fault == "busy":
+            self.send_response(429)
+            body = b'{"error":"rate_limited"}'
         elif fault == "drop":
             self.close_connection = True
             return
@@ -208,6 +211,43 @@ def test_unreachable_and_not_allowed(ctl, rows, folder):
     rows.fault = lambda method, n: "refuse"
     assert ctl.fails(SERVER, "lock", "l", "--", "true") == \
         'queenctl: cannot lock "l": kv_disabled\n'
+    assert rows.asked == ["PUT"]
+
+
+def test_waiting_is_also_for_the_server(ctl, rows, folder):
+    dead = home_of(folder, "http://127.0.0.1:1")
+    began = time.monotonic()
+    assert 'cannot lock "l": cannot reach' in dead.fails(
+        SERVER, "lock", "l", "--wait", "1s", "--", "touch", "ran")
+    assert time.monotonic() - began >= 1
+    assert not exists(ctl, "ran")
+    rows.fault = lambda method, n: "refuse" if len(rows.asked) < 4 else None
+    assert ctl.run("lock", "l", "--wait", "60s", "--", "echo", "ran") == \
+        "ran\n"
+
+
+def test_an_answer_without_a_version_is_no_lease(ctl, rows):
+    def without(method, path, ask):
+        return {"applied": True, "version": version}
+
+    rows.apply = without
+    for version in (None, 0, -5, "7"):
+        assert ctl.fails(SERVER, "lock", "l", "--", "touch", "ran") == \
+            'queenctl: cannot lock "l": the answer has no version\n'
+    assert not exists(ctl, "ran")
+
+
+def test_a_lock_that_was_taken_unheard_is_given_back(ctl, rows):
+    rows.fault = lambda method, n: "lose" if method == "PUT" else None
+    assert "cannot lock" in ctl.fails(SERVER, "lock", "l", "--", "true")
+    assert rows.seen == ["PUT", "GET", "DELETE"] and rows.rows == {}
+
+
+def test_flags_stand_before_the_command(ctl):
+    assert "usage: queenctl lock <name> [FLAG]... -- <command>" \
+        " [argument]...\n" in ctl.run("lock", "--help")
+    assert "usage: queenctl kv get <namespace> <key> [FLAG]...\n" in \
+        ctl.run("kv", "get", "--help")
 
 
 # Held by another
@@ -314,6 +354,44 @@ def test_without_a_server_the_command_ends_before_the_lease(
     wait_until(lambda: not alive(pid), every_s=0.005)
     assert rows.live(LOCKS + "l"), "ran on after the lease"
     assert one.wait(30) == SERVER
+    assert re.match('queenctl: "l" is not given back, .*\n|'
+                    'queenctl: the lease of "l" was lost and the command'
+                    " ended: cannot reach", one.stderr.read())
+
+
+def test_a_refused_renewal_is_tried_often(ctl, rows, spawn):
+    """Tries compete with others for what a tenant may write."""
+    one = spawn(ctl, "lock", "l", "--ttl", "6s", "--grace", "0", "--", "sh",
+                "-c", "touch up; while [ ! -e end ]; do sleep 0.1; done")
+    wait_until(lambda: exists(ctl, "up"))
+    rows.fault = lambda method, n: "busy" if method == "PUT" and n <= 20 \
+        else None
+    began = wait_until(lambda: rows.asked.count("PUT") > 1 and
+                       time.monotonic(), every_s=0.005)
+    wait_until(lambda: rows.seen.count("PUT") == 2, every_s=0.005)
+    # 19 tries of 50 to 100 ms, before the end of the lease
+    assert 0.9 < time.monotonic() - began < 3.5
+    open(os.path.join(ctl.home, "end"), "w").close()
+    assert one.wait(30) == 0
+
+
+def test_a_stopped_keeper_does_not_let_the_command_run_on(ctl, rows, spawn):
+    """The guard knows when the lease ends, also of a lease that was renewed,
+    and the keeper says what happened when it goes on."""
+    one = spawn(ctl, "lock", "l", "--ttl", "3s", "--", "sh", "-c",
+                "trap '' TERM; echo $$ >up; while :; do sleep 0.1; done")
+    pid, = numbers(ctl, "up")
+    wait_until(lambda: rows.seen.count("PUT") >= 3)
+    one.send_signal(signal.SIGSTOP)
+    stopped = time.monotonic()
+    wait_until(lambda: not alive(pid), every_s=0.005)
+    assert rows.live(LOCKS + "l"), "ran on after the lease"
+    assert time.monotonic() - stopped > 1.5
+    one.send_signal(signal.SIGCONT)
+    assert one.wait(30) == SERVER
+    assert one.stderr.read() == (
+        'queenctl: the lease of "l" was lost and the command ended: it was'
+        ' not renewed in time\n')
 
 
 # a process below the command: writes its number when it has set its trap
