@@ -43,10 +43,10 @@ is_class(const struct err *e, const char *two)
 }
 
 static bool
-is_passing(const struct err *e, const struct fault_words *w)
+is_passing(const struct err *e)
 {
 	return (e->kind == ERR_DB_RETRY || e->kind == ERR_DB_UNKNOWN) &&
-	       (w->xx_passes || !is_class(e, "XX"));
+	       !is_class(e, "XX");
 }
 
 static void
@@ -85,7 +85,7 @@ fault_of_err(const struct err *e, const struct fault_words *w, struct fault *f)
 		set(f, 503, w->unavailable, "connection");
 	else if (is_class(e, "22"))
 		set_bad(f, e, w);
-	else if (is_passing(e, w))
+	else if (is_passing(e))
 		set(f, 503, w->unavailable, f->reason_text);
 	else if (is_class(e, "42"))
 		set(f, 500, w->misconfigured, f->reason_text);

@@ -6,8 +6,6 @@
 #ifndef QUEEND_FAULT_H
 #define QUEEND_FAULT_H
 
-#include <stdbool.h>
-
 struct err;
 struct hsrv_req;
 struct kvlimit_no;
@@ -26,7 +24,6 @@ struct fault_words {
 	const char *prefix;		/* of its reasons */
 	const char *unavailable, *pool_exhausted, *timeout;
 	const char *bad_request, *misconfigured, *error;
-	bool xx_passes;			/* class XX is unavailable, no error */
 };
 
 /* Fills all of *f, detail as printf; returns -1. */

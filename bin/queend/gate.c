@@ -36,7 +36,6 @@ struct gate {
 	LIST_HEAD(, held) held;
 };
 
-
 int
 gate_new(const struct settings *s, struct gate **out, struct err *e)
 {

@@ -122,7 +122,8 @@ grant_wanted(const struct settings *s, const struct qid *tenant)
 
 static bool
 check_grant(struct kvlimit *k, const struct kvlimit_tenant *t,
-	const struct qid *tenant, const struct kvlimit_ask *ask, struct kvlimit_no *no)
+	const struct qid *tenant, const struct kvlimit_ask *ask,
+	struct kvlimit_no *no)
 {
 	if (!adds(ask))
 		return true;
@@ -219,8 +220,9 @@ kvlimit_admit(struct ctx *x, const struct qid *tenant,
 	t = kvlimit_tenant(k, tenant);
 	if (!t)
 		return unavailable(k, ask, no, "kv_too_many_tenants");
-	return check_grant(k, t, tenant, ask, no) && check_horizon(k, t, ask, no) &&
-	       check_rate(k, t, ask, no) && check_occupancy(k, t, ask, no);
+	return check_grant(k, t, tenant, ask, no) &&
+	       check_horizon(k, t, ask, no) && check_rate(k, t, ask, no) &&
+	       check_occupancy(k, t, ask, no);
 }
 
 void

@@ -128,10 +128,9 @@ timer_alone_fire(struct timer_fire *t)
 	if (t->names[t->at].held || !t->x->conf->sweeper_isolate) {
 		bool held = t->names[t->at].held;
 
-		t->why = (struct err){
-			.kind = held ? ERR_DB_RETRY : ERR_DB_DATA,
-			.text = "the fire it was part of failed"
-		};
+		t->why =
+			(struct err){ .kind = held ? ERR_DB_RETRY : ERR_DB_DATA,
+				.text = "the fire it was part of failed" };
 		memcpy(t->why.sqlstate, held ? "55P03" : "XX000", 6);
 		t->buried_badly = false;
 		timer_fire_step(t, TIMER_PUT_BACK);

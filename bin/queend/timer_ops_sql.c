@@ -129,8 +129,7 @@ timer_ops_fault(const struct err *e, struct fault *f)
 		.timeout = "timers_timeout",
 		.bad_request = "timers_bad_request",
 		.misconfigured = "timers_misconfigured",
-		.error = "timers_error",
-		.xx_passes = true };
+		.error = "timers_error" };
 
 	fault_of_err(e, &words, f);
 	/* flagged after it was read here: never in clear text */

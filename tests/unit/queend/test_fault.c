@@ -122,7 +122,7 @@ what_one_family_says_alone(void **state)
 	fault_of("XX000", "broken", true, &f);
 	check(&f, 500, "kv_error", "broken", "");
 	fault_of("XX000", "broken", false, &f);
-	check(&f, 503, "timers_unavailable", "broken", "");
+	check(&f, 500, "timers_error", "broken", "");
 }
 
 int
