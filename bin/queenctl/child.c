@@ -19,6 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client.h"
+
 enum { NOT_RUN = 126 };
 
 void
@@ -134,8 +136,10 @@ exec_command(char *const argv[], const sigset_t *mask, int go, int report)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (read(go, &c, 1) != 1)
 		_exit(NOT_RUN);
-	signal(SIGINT, SIG_DFL);
-	signal(SIGTERM, SIG_DFL);
+	if (!client_ignores(SIGINT))
+		signal(SIGINT, SIG_DFL);
+	if (!client_ignores(SIGTERM))
+		signal(SIGTERM, SIG_DFL);
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	execvp(argv[0], argv);
 	code = errno;

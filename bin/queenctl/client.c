@@ -47,13 +47,23 @@ on_signal(int signo)
 	caught = signo;
 }
 
+bool
+client_ignores(int signo)
+{
+	struct sigaction sa;
+
+	return sigaction(signo, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN;
+}
+
 void
 client_catch_signals(void)
 {
 	struct sigaction sa = { .sa_handler = on_signal };
 
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
+	if (!client_ignores(SIGINT))
+		sigaction(SIGINT, &sa, NULL);
+	if (!client_ignores(SIGTERM))
+		sigaction(SIGTERM, &sa, NULL);
 }
 
 bool

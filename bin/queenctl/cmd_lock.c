@@ -68,9 +68,13 @@ block_signals(struct run *r)
 	static const int list[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD,
 		SIGTTOU };
 
+	/* children must not vanish unseen */
+	signal(SIGCHLD, SIG_DFL);
 	sigemptyset(&r->taken);
+	/* blocked, one that is ignored would come all the same */
 	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
-		sigaddset(&r->taken, list[i]);
+		if (!client_ignores(list[i]))
+			sigaddset(&r->taken, list[i]);
 	sigprocmask(SIG_BLOCK, &r->taken, &r->before);
 }
 

@@ -164,7 +164,8 @@ print_payload(struct ctl *c, struct span answer)
 	int code = CTL_OK;
 
 	if (doc_true(answer, "encrypted", &c->arena))
-		return ctl_fail(CTL_SERVER, "the payload is sealed");
+		return ctl_fail(CTL_SERVER,
+			"the payload is sealed until the timer fires");
 	buf_reserve(&b, cap);
 	if (sodium_base642bin((unsigned char *)b.p, cap, text, cap - 1, NULL,
 		    &n, NULL, sodium_base64_VARIANT_ORIGINAL) != 0)

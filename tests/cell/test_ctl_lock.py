@@ -282,6 +282,26 @@ def test_a_signal_ends_the_wait(ctl, rows, spawn):
     assert not exists(ctl, "ran") and rows.live(LOCKS + "l")
 
 
+def test_what_is_ignored_stays_ignored(ctl, rows):
+    """As with nohup and in the background jobs of a script."""
+    ignored = signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD
+    held(rows)
+    one = subprocess.Popen(
+        ctl.argv("lock", "l", "--", "sh", "-c",
+                 "kill -HUP $$; kill -INT $$; kill -TERM $$; echo done"),
+        cwd=ctl.home, env=ctl.env, stdout=subprocess.PIPE, text=True,
+        preexec_fn=lambda: [signal.signal(s, signal.SIG_IGN)
+                            for s in ignored])
+    wait_until(lambda: "GET" in rows.seen)
+    for signo in ignored:
+        one.send_signal(signo)
+    seen = len(rows.seen)
+    wait_until(lambda: len(rows.seen) > seen + 1)
+    rows.rows.clear()
+    assert one.communicate(timeout=30) == ("done\n", None)
+    assert one.returncode == 0
+
+
 # Keeping it
 
 def test_it_is_renewed_for_as_long_as_the_command_runs(ctl, rows, spawn):

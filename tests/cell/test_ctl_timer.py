@@ -78,7 +78,11 @@ def test_refusals_are_told(ctl, cell):
 
 
 def test_a_queue_that_seals_needs_a_key(ctl):
-    ctl.run("queue", "configure", "vault", "--encrypt")
+    assert ctl.run("queue", "configure", "vault", "--encrypt") == \
+        'configured "vault"\n'
+    assert ctl.err == (
+        "queenctl: this server has no QUEEN_ENCRYPTION_KEY: until it has,"
+        " pushes to the queue fail\n")
     # the broker or, when it has not heard of the option, the database says so
     assert re.match("queenctl: timers_error: (encryption_required|the queue "
                     r"wants sealed payloads and there is no key) \(HTTP 500",
@@ -87,6 +91,15 @@ def test_a_queue_that_seals_needs_a_key(ctl):
     assert ctl.run("push", "vault", stdin="1\n2\n", code=SERVER) == \
         "queued=0 duplicate=0 failed=2\n"
     assert ctl.err == "queenctl: push failed: encryption_required\n"
+
+
+@pytest.mark.cellenv(QUEEN_ENCRYPTION_KEY="ab" * 32)
+def test_a_sealed_payload_is_not_peeked_at(ctl):
+    ctl.run("queue", "configure", "vault", "--encrypt")
+    assert ctl.err == ""
+    ctl.run("timer", "schedule", "vault", "k", "1", "--delay", "1h")
+    assert ctl.fails(SERVER, "timer", "peek", "vault", "k", "--payload") == \
+        "queenctl: the payload is sealed until the timer fires\n"
 
 
 @pytest.mark.cellenv(QUEEN_SWEEPER_MAX_ATTEMPTS=1)
