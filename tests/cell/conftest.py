@@ -48,6 +48,10 @@ def pytest_configure(config):
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, on_term)
+    # in the background they are ignored, and what we start would keep it so
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import threading
@@ -498,6 +499,7 @@ class Terminal:
         self.text = ""
 
     def read(self):
+        assert select.select([self.fd], [], [], 60)[0], self.text
         with contextlib.suppress(OSError):  # the other end is closed
             more = os.read(self.fd, 4096).decode()
             self.text += more
