@@ -407,7 +407,7 @@ def test_a_stopped_keeper_does_not_let_the_command_run_on(ctl, rows, spawn):
     stopped = time.monotonic()
     wait_until(lambda: not alive(pid), every_s=0.005)
     assert rows.live(LOCKS + "l"), "ran on after the lease"
-    assert time.monotonic() - stopped > 1.5
+    assert time.monotonic() - stopped > 1
     one.send_signal(signal.SIGCONT)
     assert one.wait(30) == SERVER
     head, why = one.stderr.read().split(" and the command ended: ")
