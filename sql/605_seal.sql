@@ -102,18 +102,9 @@ returns table (queue_id bigint, part bigint, grp bigint)
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
-	t timestamptz; l_row tid[];
+	l_row tid[] := queen.lease_lock(p_tenant, p_part, p_group, p_no);
+	t timestamptz := coalesce(p_now, clock_timestamp());
 begin
-	with k as materialized (
-		select r.part, r.grp from queen.lease_rows(p_tenant, p_part, p_group,
-			p_no) r order by r.part, r.grp
-	)
-	select array_agg(c.row) into l_row
-	from k cross join lateral (select c.ctid as row
-		from queen.consumers c
-		where c.group_id = k.grp and c.partition_id = k.part
-		order by c.gen desc limit 1 for no key update) c;
-	t := coalesce(p_now, clock_timestamp());
 	return query
 	with u as (
 		update queen.consumers c set
