@@ -647,13 +647,18 @@ begin
 	delete from queen.kv k where k.ctid = any (l_row) and k.expires_at <= t;
 	get diagnostics deleted = row_count;
 	done := cardinality(l_row) < p_limit or deleted = 0;
-	select count(*)::int, (extract(epoch from t - min(x.expires_at)) * 1000)::bigint
-	into unpruned, lag_ms
-	from (select e.expires_at from unnest(p_shards) s(shard)
-		cross join lateral (select k.expires_at from queen.kv k
+	select count(*)::int into unpruned
+	from (select from unnest(p_shards) s(shard)
+		cross join lateral (select from queen.kv k
 			where k.shard = s.shard and k.expires_at <= t
 			order by k.expires_at limit 8 * p_limit) e
 		limit 8 * p_limit) x;
+	-- of every shard, however many rows the first of them have
+	select (extract(epoch from t - min(e.expires_at)) * 1000)::bigint into lag_ms
+	from unnest(p_shards) s(shard)
+	cross join lateral (select k.expires_at from queen.kv k
+		where k.shard = s.shard and k.expires_at <= t
+		order by k.expires_at limit 1) e;
 	unpruned_capped := unpruned >= 8 * p_limit;
 	lag_ms := coalesce(lag_ms, 0);
 	now := t;

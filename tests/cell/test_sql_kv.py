@@ -355,6 +355,20 @@ def test_expire_steps(kv, db):
     assert db.rows("select key from queen.kv") == [("s",)]
 
 
+def test_the_lag_is_that_of_the_oldest_in_any_shard(kv, db):
+    """Also when the shards before it have more than is counted."""
+    kv.raw([{"op": "put", "key": "k%03d" % i, "value": i, "ttl": 10 + i % 2}
+            for i in range(200)])
+    db.rows("update queen.kv set expires_at = %s where ctid = (select ctid"
+            " from queen.kv order by shard desc limit 1) returning 1",
+            (at(1000),))
+    held = db.connect(autocommit=False)
+    with held.cursor() as cur:
+        cur.execute("select 1 from queen.kv for update")
+    assert sweep(db, 1, at(1020))[2:] == (8, True, 20000)
+    held.rollback()
+
+
 def test_sweep_skips_what_is_held_and_spares_what_lives_again(kv, db):
     kv.raw([{"op": "put", "key": k, "value": 1, "ttl": 10} for k in "ab"])
     other = Kv(db.connect())
