@@ -58,6 +58,13 @@ def wait_until(fn, deadline_s=DEADLINE_S, what=None, every_s=0.02):
         time.sleep(every_s)
 
 
+def metric(cell, name):
+    """The value of one line of /metrics/prometheus."""
+    text = cell.get("/metrics/prometheus").body.decode()
+    return float(re.search(r"^%s (\S+)$" % re.escape(name), text,
+                           re.M).group(1))
+
+
 def tail(path, n_bytes=6000):
     try:
         with open(path, "rb") as f:

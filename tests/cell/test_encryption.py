@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
-from queenlib import binary, wait_until
+from queenlib import binary, metric, wait_until
 from sealkit import (K1, K2, K3, PAYLOAD, WORD, assert_not_in_the_database,
-                     bury, fails_at_boot, flag, key_id, key_ids, keyed, metric,
+                     bury, fails_at_boot, flag, key_id, key_ids, keyed,
                      popped, statuses)
 
 # Through every route

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from ctlkit import Ctl
-from queenlib import wait_until
+from queenlib import metric, wait_until
 from sealkit import (K1, K2, PAYLOAD, WORD, consumers, damage, faulty, flag,
-                     key_id, keyed, metric, popped, statuses)
+                     key_id, keyed, popped, statuses)
 
 DAMAGED = "sealed with key id %d, but does not open with it" % key_id(K1)
 

@@ -7,8 +7,7 @@ import base64
 import time
 
 from loadkit import Workers
-from queenlib import SAN, wait_until
-from test_field_state import metric
+from queenlib import SAN, metric, wait_until
 
 TIMERS = "/api/v1/timers"
 SWITCHES = "/api/v1/system/kv-timers"

@@ -13,7 +13,7 @@ import pytest
 
 from ctlkit import home_of
 from loadkit import Workers, together
-from queenlib import SAN, TENANT, rows, wait_until
+from queenlib import SAN, TENANT, metric, rows, wait_until
 
 KV, TIMERS, TXN = ("/api/v1/" + w for w in ("kv", "timers", "transaction"))
 UTC = datetime.timezone.utc
@@ -43,12 +43,6 @@ def ok(reply, status=200):
 def one(cell, **op):
     """The element of a call of one key/value operation."""
     return ok(cell.post(KV, [dict({"ns": "n"}, **op)]))["results"][0]
-
-
-def metric(cell, name):
-    text = cell.get("/metrics/prometheus").body.decode()
-    return float(re.search(r"^%s (\S+)$" % re.escape(name), text,
-                           re.M).group(1))
 
 
 # B9

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from kvkit import Kv, busy_lane, counted, held, kv  # noqa: F401
-from queenlib import OTHER_TENANT, ROOT, TENANT, wait_until
+from kvkit import Kv, busy_lane, held, kv  # noqa: F401
+from queenlib import OTHER_TENANT, ROOT, TENANT, metric, wait_until
 from test_kv_limits import SWITCHES, get, grant, put, refused, tenants
 from test_timer import cancel, op
 
@@ -68,8 +68,8 @@ def test_off_is_503_on_every_route(cell):
         refused(reply, 503, "kv_disabled")
         assert set(reply.body) == {"error", "reason"}
         assert int(reply.headers["Retry-After"]) >= 1
-    assert counted(cell, 'queen_kv_read_rejected_total{reason="disabled"}'
-                   ) == len(READS)
+    assert metric(cell, 'queen_kv_read_rejected_total{reason="disabled"}'
+                  ) == len(READS)
     cell.post(SWITCHES, {"kv": True})
     for route in ROUTES:
         assert call(cell, route).status == 200, route
@@ -85,8 +85,8 @@ def test_over_the_read_rate_is_429_on_every_read(cell):
         refused(reply, 429, "rate_limited")
         assert set(reply.body) == {"error", "reason"}
         assert int(reply.headers["Retry-After"]) >= 1
-    assert counted(cell, 'queen_kv_read_rejected_total'
-                   '{reason="rate_limited"}') == len(READS)
+    assert metric(cell, 'queen_kv_read_rejected_total'
+                  '{reason="rate_limited"}') == len(READS)
     for route in ROUTES:
         if route[4]:
             assert call(cell, route).status == 200, route
@@ -124,8 +124,8 @@ def test_no_connection_is_503_on_every_route_and_counted(cell):
         for reply in replies:
             refused(reply, 503, "kv_unavailable", "kv_pool_exhausted")
             assert reply.headers["Retry-After"] == "1"
-    assert counted(cell, 'queen_kv_read_rejected_total{reason="pool"}'
-                   ) == len(READS)
+    assert metric(cell, 'queen_kv_read_rejected_total{reason="pool"}'
+                  ) == len(READS)
 
 
 # Standalone shed
@@ -250,8 +250,8 @@ def test_timers_have_a_quota(cell):
     cell.db.rows("select * from queen.kv_usage_step_v1(0, 0, 80, true)")
     wait_until(lambda: schedule(cell, op("a"), op("b")).status == 200,
                what="the release")
-    assert counted(cell, 'queen_timers_schedule_rejected_total'
-                   '{reason="quota"}') >= 3
+    assert metric(cell, 'queen_timers_schedule_rejected_total'
+                  '{reason="quota"}') >= 3
 
 
 @pytest.mark.cellenv(QUEEN_KV_QUOTA_REFRESH_MS=100)
@@ -261,8 +261,8 @@ def test_the_horizon_of_a_quota_row(cell):
     assert schedule(cell, op("a", 60000)).status == 200
     refused(schedule(cell, op("b", 60001)), 403, "timer_horizon_exceeded",
             "timers_horizon")
-    assert counted(cell, 'queen_timers_schedule_rejected_total'
-                   '{reason="horizon"}') == 1
+    assert metric(cell, 'queen_timers_schedule_rejected_total'
+                  '{reason="horizon"}') == 1
 
 
 def test_paused_schedules(cell):
@@ -278,8 +278,8 @@ def test_paused_schedules(cell):
     assert put(cell, "a").status == 200
     assert schedule(cell, cancel("a")).body["results"][0]["status"] == \
         "cancelled"
-    assert counted(cell, 'queen_timers_schedule_rejected_total'
-                   '{reason="disabled"}') == 2
+    assert metric(cell, 'queen_timers_schedule_rejected_total'
+                  '{reason="disabled"}') == 2
 
 
 # Grants

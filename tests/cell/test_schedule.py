@@ -10,7 +10,7 @@ import struct
 
 import pytest
 
-from queenlib import SAN, rows, wait_until
+from queenlib import SAN, metric, rows, wait_until
 from test_auth import SECRET, bearer, token
 
 PATH = "/api/v1/timers"
@@ -44,12 +44,6 @@ def refused(cell, status, error, reason, *ops):
 
 def count(db):
     return db.value("select count(*) from queen.timers")
-
-
-def metric(cell, name):
-    text = cell.get("/metrics/prometheus").body.decode()
-    return float(re.search(r"^%s (\S+)$" % re.escape(name), text,
-                           re.M).group(1))
 
 
 # Names and delays

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fire: whole or absent whatever is killed, held up by nobody, on time."""
 import contextlib
-import re
 import select
 import signal
 import struct
@@ -10,17 +9,11 @@ import threading
 import pytest
 
 from proxykit import Proxy
-from queenlib import wait_until
+from queenlib import metric, wait_until
 from test_timer import drain, fill, log_ids, op, pending, send, statuses
 
 SWITCHES = "/api/v1/system/kv-timers"
 LOCK = 4711
-
-
-def metric(cell, name):
-    text = cell.get("/metrics/prometheus").body.decode()
-    return float(re.search(r"^%s (\S+)$" % re.escape(name), text,
-                           re.M).group(1))
 
 
 def fired(cell, result="fired"):
