@@ -2,31 +2,11 @@
 """605_seal.sql: leases given back, what is stuck; pop_v2 of what is sealed."""
 import pytest
 
-from hotkit import Hot, items
+from hotkit import g, hot, items, p, q  # noqa: F401
 from queenlib import OTHER_TENANT, TENANT
 from sqlkit import at
 
 pytestmark = pytest.mark.allpg
-
-
-@pytest.fixture
-def hot(db):
-    return Hot(db.connect())
-
-
-@pytest.fixture
-def q(hot):
-    return hot.queue("q")
-
-
-@pytest.fixture
-def p(hot, q):
-    return hot.part(q, "p")
-
-
-@pytest.fixture
-def g(hot, q):
-    return hot.group(q, "g")
 
 
 def pop2(hot, reqs, cands, keys=(), opens=False, now=None):
