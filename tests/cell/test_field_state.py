@@ -245,7 +245,10 @@ def test_an_idle_cell_with_rows_and_timers_writes_nothing(
         for cell in cells:
             assert cell.term() == 0     # ends the parked pops
     # jobs of the cell keep their claims; usage is measured now and then
-    assert changed <= {"claims", "kv_usage", "totals"}, changed
+    jobs = {"claims", "kv_usage", "totals"}
+    # a pop waits for five minutes at most: its end is no idleness
+    assert changed <= jobs | ({"instance_minutes"} if seconds > 290
+                              else set()), changed
     assert wal < 1e6 * took / 60 + 32 * 8192, (wal, took)
     # each process looks once a second for dead rows and for timers
     assert (after - commits) / took < 2 * 15
