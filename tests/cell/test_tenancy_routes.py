@@ -18,7 +18,7 @@ import pytest
 
 from queenlib import OTHER_TENANT
 from test_auth import table
-from test_purge import B_TENANT, HANGS_OFF, ON, rows_of
+from test_purge import B_TENANT, HANGS_OFF, ON, lasting, rows_of
 
 pytestmark = pytest.mark.cellenv(**ON)
 
@@ -270,7 +270,7 @@ def settle(cell, n):
 def state(db):
     """Every row of A, as text; what is counted comes by itself."""
     found = {}
-    for table_ in set(rows_of(db, OTHER_TENANT)) - {"kv_usage"}:
+    for table_ in lasting(db, OTHER_TENANT):
         found[table_] = db.rows(
             "select x::text from queen.%s x where tenant = %%s order by 1"
             % table_, (OTHER_TENANT,))
