@@ -5,7 +5,6 @@
  */
 #include "conf.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <sodium.h>
@@ -41,20 +40,6 @@ dup_bytes(const char *p, size_t n)
 	memcpy(s, p, n);
 	s[n] = '\0';
 	return s;
-}
-
-static struct span
-trim(const char *s)
-{
-	struct span v = span_of(s);
-
-	while (v.n > 0 && isspace((unsigned char)v.p[0])) {
-		v.p++;
-		v.n--;
-	}
-	while (v.n > 0 && isspace((unsigned char)v.p[v.n - 1]))
-		v.n--;
-	return v;
 }
 
 static int
@@ -132,7 +117,7 @@ set_int(const struct conf_item *i, void *base, const char *text, struct span v,
 static int
 set(const struct conf_item *i, void *base, const char *text, struct err *e)
 {
-	struct span v = trim(text);
+	struct span v = span_trim(span_of(text));
 	char why[192];
 	char *word;
 
@@ -233,7 +218,7 @@ load_one(const struct conf_item *i, void *base, struct err *e)
 		return rc;
 	}
 	/* An empty string is a value; an empty number or word is none. */
-	if (text && i->type != CONF_STR && trim(text).n == 0)
+	if (text && i->type != CONF_STR && span_trim(span_of(text)).n == 0)
 		text = NULL;
 	return set(i, base, text ? text : i->dflt, e);
 }

@@ -11,13 +11,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One event is one line: a text from outside must not open a second one. */
+/*
+ * One event is one line: a text from outside must not open a second one.  And
+ * it is UTF-8 to its end, wherever it was cut: some go back to the database.
+ */
 static void
 one_line(char *s)
 {
-	for (; *s; s++)
-		if ((unsigned char)*s < 0x20 || *s == 0x7f)
-			*s = ' ';
+	size_t n, at;
+
+	for (n = 0; s[n]; n++)
+		if ((unsigned char)s[n] < 0x20 || s[n] == 0x7f)
+			s[n] = ' ';
+	at = n;
+	while (at > 0 && n - at < 3 && (s[at - 1] & 0xc0) == 0x80)
+		at--;
+	if (at == 0 || (s[at - 1] & 0xc0) != 0xc0)
+		return;
+	at--;
+	/* a lead byte has as many ones as its character has bytes */
+	if (n - at < 2 + (size_t)((s[at] & 0xe0) == 0xe0) +
+			     (size_t)((s[at] & 0xf0) == 0xf0))
+		s[at] = '\0';
 }
 
 int

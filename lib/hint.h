@@ -31,7 +31,6 @@ enum hint_kind {
 	HINT_MOVED, /* v: a cursor moved back, a start changed */
 	HINT_CATALOG, /* c: a queue was created, changed or deleted */
 	HINT_FLAGS, /* f: a flag changed */
-	HINT_TIMERS, /* t: a timer was scheduled */
 	HINT_RESYNC, /* x: hints were dropped, anything may have changed */
 	HINT_KINDS
 };

@@ -223,7 +223,7 @@ struct hsrv {
 	LIST_HEAD(hsrv_conn_list, hsrv_conn) conns;
 	struct hsrv_conns idle;		/* oldest first */
 	struct hsrv_conns waiters;	/* bodies waiting for memory */
-	struct hsrv_conns stalled;	/* unread replies, last progress first */
+	struct hsrv_conns stalled;	/* longest without progress first */
 	SLIST_HEAD(hsrv_req_list, hsrv_req) spare;
 	int spare_n;
 	struct loop_timer idle_timer, accept_timer, drain_timer;
@@ -252,8 +252,9 @@ bool hsrv_memory_full(const struct hsrv *s);
 void hsrv_memory_wait(struct hsrv_conn *c);
 void hsrv_memory_unwait(struct hsrv_conn *c);
 /*
- * The socket of c took (moved) a part of its reply, or nothing, and is full.
- * Above the bound whoever took nothing for the longest time is closed, never c.
+ * The socket of c is full before its reply is out; moved: it took a part just
+ * now.  Above the bound whoever took nothing for the longest time is closed,
+ * never c.
  */
 void hsrv_stalled_add(struct hsrv_conn *c, bool moved);
 void hsrv_stalled_del(struct hsrv_conn *c);

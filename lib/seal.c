@@ -71,18 +71,6 @@ add_key(struct seal *s, struct span hex, const char *name, int at,
 	return 0;
 }
 
-static struct span
-trimmed(struct span s)
-{
-	while (s.n && (*s.p == ' ' || *s.p == '\n')) {
-		s.p++;
-		s.n--;
-	}
-	while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\n'))
-		s.n--;
-	return s;
-}
-
 static int
 add_list(struct seal *s, struct span list, struct err *e)
 {
@@ -90,7 +78,8 @@ add_list(struct seal *s, struct span list, struct err *e)
 		const char *comma = memchr(list.p, ',', list.n);
 		size_t n = comma ? (size_t)(comma - list.p) : list.n;
 
-		if (add_key(s, trimmed(span_make(list.p, n)), OLD, at, e) != 0)
+		if (add_key(s, span_trim(span_make(list.p, n)), OLD, at, e) !=
+			0)
 			return -1;
 		if (!comma)
 			return 0;
@@ -118,7 +107,7 @@ seal_new(const char *key, const char *old, struct seal **out, struct err *e)
 		abort();
 	s->seals = seals;
 	if (seals)
-		rc = add_key(s, trimmed(span_of(key)), NEWEST, 0, e);
+		rc = add_key(s, span_trim(span_of(key)), NEWEST, 0, e);
 	if (rc == 0 && opens)
 		rc = add_list(s, span_of(old), e);
 	if (rc != 0) {

@@ -62,6 +62,24 @@ span_i64(struct span s, int64_t *out)
 	return true;
 }
 
+static bool
+is_white(char c)
+{
+	return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+struct span
+span_trim(struct span s)
+{
+	while (s.n && is_white(s.p[0])) {
+		s.p++;
+		s.n--;
+	}
+	while (s.n && is_white(s.p[s.n - 1]))
+		s.n--;
+	return s;
+}
+
 struct span
 span_clip(struct span s, size_t max)
 {

@@ -49,6 +49,9 @@ span_is(struct span a, const char *s)
 /* A fast hash.  Of tables: map_hash_span; seed 0 is the same for ever. */
 uint64_t span_hash(struct span s, uint64_t seed);
 
+/* Without the white space of C (space, \t to \r) at both ends. */
+struct span span_trim(struct span s);
+
 /* At most max bytes of a UTF-8 text, cut between characters. */
 struct span span_clip(struct span s, size_t max);
 

@@ -10,7 +10,8 @@
 -- sees what the last holder of the lock committed.
 
 -- One segment per partition, partitions strictly ascending; p_ids has 16 bytes
--- per message; p_key null = not sealed.  p_verified: null = do not probe, else
+-- per message; p_key null = not sealed, -1 = not sealed and none asked for (it was
+-- promised before the queue's flag was set).  p_verified: null = do not probe, else
 -- the offset vouched up to (-1 = nothing), good if p_covered, the time the
 -- caller's filter reaches back to, is not inside the window.  s_*: suspects, as
 -- 1-based segment, 0-based position, offset range to look in.
@@ -111,7 +112,8 @@ begin
 
 	insert into queen.segments (partition_id, base_offset, end_offset,
 		created_at, raw_bytes, key_id, blob)
-	select i.part, i.prev + 1, i.prev + i.n, i.at, i.raw, i.key, i.blob
+	select i.part, i.prev + 1, i.prev + i.n, i.at, i.raw,
+		nullif(i.key, -1::smallint), i.blob
 	from unnest(p_part, l_prev, l_stamp, p_n, p_raw, p_key, p_blob)
 		i(part, prev, at, n, raw, key, blob);
 	insert into queen.segment_ids (partition_id, base_offset, end_offset,
@@ -208,7 +210,8 @@ begin
 	), w1 as (
 		insert into queen.segments (partition_id, base_offset, end_offset,
 			created_at, raw_bytes, key_id, blob)
-		select i.part, i.prev + 1, i.prev + i.n, i.at, i.raw, i.key, i.blob
+		select i.part, i.prev + 1, i.prev + i.n, i.at, i.raw,
+		nullif(i.key, -1::smallint), i.blob
 		from i where i.verdict = 0
 	), w2 as (
 		insert into queen.segment_ids (partition_id, base_offset, end_offset,

@@ -3,7 +3,7 @@
 -- and a random number; lease_sets lists the partitions of a lease that has
 -- several.  A lease lives while one of its consumer rows is held by it.
 --
--- lease_extend_v1, leases_live_v1, lease_sweep_v1; inside: lease_rows.
+-- lease_extend_v1, leases_live_v1, lease_sweep_v1; inside: lease_rows, lease_lock.
 --
 -- Writes consumers, lease_sets.  Locks consumer rows ascending by (partition,
 -- group), as acks do.  READ COMMITTED is assumed: rows are locked in one
@@ -36,16 +36,13 @@ begin
 	end if;
 end $$;
 
--- Renews what a lease still holds: expiry = max(old, now + p_secs), p_secs at least
--- 1.  renewed 0 and no time: unknown, expired, released or another tenant's;
--- else the earliest expiry of the renewed rows.
-create or replace function queen.lease_extend_v1(p_tenant uuid, p_part bigint,
-	p_group bigint, p_no bigint, p_secs int, p_now timestamptz default null)
-returns table (renewed int, expires_at timestamptz)
+-- The rows a lease may hold, locked in the order (partition, group); null: none.
+create or replace function queen.lease_lock(p_tenant uuid, p_part bigint,
+	p_group bigint, p_no bigint)
+returns tid[]
 language plpgsql volatile as $$
-#variable_conflict use_column
 declare
-	t timestamptz; l_row tid[];
+	l_row tid[];
 begin
 	with k as materialized (
 		select r.part, r.grp from queen.lease_rows(p_tenant, p_part, p_group,
@@ -56,7 +53,21 @@ begin
 		from queen.consumers c
 		where c.group_id = k.grp and c.partition_id = k.part
 		order by c.gen desc limit 1 for no key update) c;
-	t := coalesce(p_now, clock_timestamp());
+	return l_row;
+end $$;
+
+-- Renews what a lease still holds: expiry = max(old, now + p_secs), p_secs at least
+-- 1.  renewed 0 and no time: unknown, expired, released or another tenant's;
+-- else the earliest expiry of the renewed rows.
+create or replace function queen.lease_extend_v1(p_tenant uuid, p_part bigint,
+	p_group bigint, p_no bigint, p_secs int, p_now timestamptz default null)
+returns table (renewed int, expires_at timestamptz)
+language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+	l_row tid[] := queen.lease_lock(p_tenant, p_part, p_group, p_no);
+	t timestamptz := coalesce(p_now, clock_timestamp());
+begin
 	return query
 	with u as (
 		update queen.consumers c set

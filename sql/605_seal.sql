@@ -43,9 +43,12 @@ create or replace function queen.seal_block_v1(p_tenant uuid, p_queue bigint,
 returns void
 language sql volatile as $$
 	with t as (select coalesce(p_now, clock_timestamp()) as now), old as (
-		delete from queen.flags f using t
-		where f.key like 'blocked:%' and f.changed_at < t.now - interval '1 day'
-			and f.key <> format('blocked:%s:%s', p_queue, p_key))
+		delete from queen.flags f where f.ctid = any (array(
+			select x.ctid from queen.flags x, t
+			where x.key like 'blocked:%'
+				and x.changed_at < t.now - interval '1 day'
+				and x.key <> format('blocked:%s:%s', p_queue, p_key)
+			for update of x skip locked)))
 	insert into queen.flags as f (key, value, changed_at)
 	select format('blocked:%s:%s', p_queue, p_key), jsonb_build_object(
 		'queue', p_queue, 'part', p_part, 'key', p_key, 'offset', p_offset,
@@ -57,8 +60,8 @@ language sql volatile as $$
 	where f.changed_at <= excluded.changed_at;
 $$;
 
--- What seal_block_v1 filed within ten minutes, of a tenant (null: of all), a row
--- per queue and key id.  No locks.
+-- What seal_block_v1 filed within ten minutes and a group has still to get past,
+-- of a tenant (null: of all), a row per queue and key id.  No locks.
 create or replace function queen.seal_blocks_v1(p_tenant uuid,
 	p_now timestamptz default null)
 returns table (queue_id bigint, queue text, partition text, key_id int,
@@ -72,8 +75,23 @@ language sql volatile as $$
 		and q.deleted_at is null and (p_tenant is null or q.tenant = p_tenant)
 	join queen.partitions p on p.id = (f.value ->> 'part')::bigint
 	where f.key like 'blocked:%' and f.changed_at
-		> coalesce(p_now, clock_timestamp()) - interval '10 minutes'
+			> coalesce(p_now, clock_timestamp()) - interval '10 minutes'
+		and exists (select from queen.groups g
+			left join lateral (select c.committed from queen.consumers c
+				where c.group_id = g.id and c.partition_id = p.id
+				order by c.gen desc limit 1) c on true
+			where g.queue_id = q.id and g.deleted_at is null
+				and coalesce(c.committed, -1)
+					< (f.value ->> 'offset')::bigint)
 	order by q.name, q.id, 4;
+$$;
+
+-- What was filed about a queue goes with it.
+create or replace function queen.seal_forget(p_queue bigint)
+returns void
+language sql volatile as $$
+	delete from queen.flags f
+	where starts_with(f.key, format('blocked:%s:', p_queue));
 $$;
 
 -- Gives back what a live lease holds, of which nothing was delivered: cursor, retries
@@ -84,18 +102,9 @@ returns table (queue_id bigint, part bigint, grp bigint)
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
-	t timestamptz; l_row tid[];
+	l_row tid[] := queen.lease_lock(p_tenant, p_part, p_group, p_no);
+	t timestamptz := coalesce(p_now, clock_timestamp());
 begin
-	with k as materialized (
-		select r.part, r.grp from queen.lease_rows(p_tenant, p_part, p_group,
-			p_no) r order by r.part, r.grp
-	)
-	select array_agg(c.row) into l_row
-	from k cross join lateral (select c.ctid as row
-		from queen.consumers c
-		where c.group_id = k.grp and c.partition_id = k.part
-		order by c.gen desc limit 1 for no key update) c;
-	t := coalesce(p_now, clock_timestamp());
 	return query
 	with u as (
 		update queen.consumers c set

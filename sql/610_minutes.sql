@@ -19,7 +19,7 @@ language sql volatile as $$
 $$;
 
 -- Adds counters of one instance to the current minute; arrays aligned, one
--- entry per queue with activity.  Returns nothing.
+-- entry per queue with activity, those of queues that are gone left out.  Returns nothing.
 create or replace function queen.minutes_add_v1(
 	p_queue bigint[], p_push_requests bigint[], p_push_messages bigint[],
 	p_pop_requests bigint[], p_pop_messages bigint[], p_pop_empty bigint[],
@@ -42,6 +42,8 @@ language sql volatile as $$
 		p_deleted, p_lag_sum_ms, p_lag_n, p_lag_max_ms, p_parked_sum,
 		p_parked_n) as i(queue_id, a, b, c, d, e, f, g, h, j, k, l, m,
 			n, o, p, q, r, s)
+	-- counted before a purge took the queue
+	where exists (select from queen.queues q where q.id = i.queue_id)
 	order by i.queue_id
 	on conflict (minute, queue_id) do update set
 		push_requests = m.push_requests + excluded.push_requests,

@@ -129,6 +129,7 @@ begin
 		update queen.groups g set deleted_at = clock_timestamp()
 		where g.queue_id = l_queue and g.deleted_at is null;
 		delete from queen.repairs r where r.queue_id = l_queue;
+		perform queen.seal_forget(l_queue);
 		delete from queen.queues q where q.id = l_queue;
 		total := total + 1;
 	end if;

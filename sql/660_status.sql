@@ -3,7 +3,7 @@
 --
 --   bucket_minutes(from, to)   internal: width of a bucket of a window
 --   buckets(from, to, width)   internal: the buckets of a window
---   status_v1(...)             GET /api/v1/status, cell-wide
+--   status_v2(...)             GET /api/v1/status; status_v1 for the cell, of a tenant or cell-wide
 --   status_queues_v1(...)      GET /api/v1/status/queues
 --   status_queue_v1(...)       GET /api/v1/status/queues/:queue
 --   status_analytics_v1(...)   GET /api/v1/status/analytics
@@ -36,8 +36,9 @@ returns setof timestamptz language sql immutable as $$
 $$;
 
 -- Counters of the window per bucket, backlog of the queues that match, the
--- instances seen in the last two minutes.  Filters are null or exact.
-create or replace function queen.status_v1(
+-- instances seen in the last two minutes.  Filters are null or exact; without a
+-- tenant it is the whole cell.
+create or replace function queen.status_v2(p_tenant uuid,
 	p_from timestamptz, p_to timestamptz, p_queue text, p_namespace text,
 	p_task text, p_now timestamptz default null)
 returns table (status int, body text) language plpgsql volatile as $$
@@ -49,6 +50,7 @@ declare
 begin
 	select coalesce(array_agg(q.id), '{}') into ids from queen.queues q
 	where q.deleted_at is null
+		and (p_tenant is null or q.tenant = p_tenant)
 		and (p_queue is null or q.name = p_queue)
 		and (p_namespace is null or q.namespace = p_namespace)
 		and (p_task is null or q.task = p_task);
@@ -154,6 +156,15 @@ begin
 		'blocked', queen.status_blocked(ids, at),
 		'statsAge', 0)::text;
 end $$;
+
+-- The whole cell, as a release before asks for it.
+create or replace function queen.status_v1(
+	p_from timestamptz, p_to timestamptz, p_queue text, p_namespace text,
+	p_task text, p_now timestamptz default null)
+returns table (status int, body text) language sql volatile as $$
+	select s.* from queen.status_v2(null, p_from, p_to, p_queue, p_namespace,
+		p_task, p_now) s
+$$;
 
 -- Internal: id, labels, partitions and what was consumed, of these queues.
 create or replace function queen.status_queue_names(p_queue bigint[])

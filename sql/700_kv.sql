@@ -3,6 +3,7 @@
 -- grows with every write of its key, and a lifetime.
 --
 --   kv_apply_v1(...)        the operations of a call or of a transaction
+--   kv_one_v1(...)          a call of one operation on one key
 --   kv_list_v1(...)         a page of one namespace, for people
 --   kv_namespaces_v1(...)   the namespaces of a tenant and their keys
 --   kv_expire_step_v1(...)  removes rows whose lifetime is over
@@ -164,7 +165,8 @@ begin
 end $$;
 
 -- One delete.  verdict and reason as kv_put; applied with what was removed.  A
--- dead row is removed but counts as absent.
+-- dead row is removed but counts as absent.  Of p_expect 0 nothing is locked: it
+-- tells what was, and guards nothing until the commit.
 create or replace function queen.kv_delete(p_tenant uuid, p_ns text, p_key text,
 	p_expect bigint, p_at timestamptz,
 	out verdict int, out reason text, out value text, out version bigint)
@@ -431,8 +433,6 @@ begin
 	value := w.value;
 	version := w.version;
 end $$;
-drop function if exists queen.kv_write(uuid, int, text, text, jsonb, bigint, text,
-	text, text, timestamptz, timestamptz);
 
 -- One read of several keys: getMany (1) or getPrefix, as kv_apply_v1 returns it.
 create or replace function queen.kv_read(p_tenant uuid, p_op int, p_ns text,
@@ -470,7 +470,7 @@ end $$;
 -- getMany and getPrefix, namespace, key, position).  k_op: 0 get, 1 getMany, 2
 -- getPrefix (k_key is its prefix), 3 put, 4 delete, 5 incr; k_expect 0 of a put =
 -- putIfAbsent; k_ttl_s null = forever; m_op, m_key: keys of the getMany ops, m_op
--- counted from 1.  p_read_bytes: values read per call, null = 4 MiB.
+-- counted from 1, ascending.  p_read_bytes: values read per call, null = 4 MiB.
 -- Rows: per op (ord from 1, contiguous, not in order) one with row_no 0, verdict
 -- 0 = applied, found, complete; 1 = not; for getMany and getPrefix also the
 -- rows of kv_get_many and kv_page.  A lost k_required ends the call: the LAST
@@ -491,7 +491,7 @@ declare
 	budget bigint := coalesce(p_read_bytes, 4194304);
 	max_ops int := case when p_in_bundle then 64 else 4096 end;
 	max_keys int := case when p_in_bundle then 256 else 4096 end;
-	w record; n_keys int := 0; keys text[];
+	w record; n_keys int := 0; n_own int; keys text[];
 	op int; ns text; at_ns text; at_key text;	-- at_: of the last write
 begin
 	if (cardinality(k_op) = all (array[cardinality(k_ns), cardinality(k_key),
@@ -513,9 +513,9 @@ begin
 		perform queen.kv_check_op(op, k_value[ord]::jsonb, k_expect[ord],
 			k_ttl_s[ord], k_delta[ord]);
 		if op = 1 then
-			keys := coalesce((select array_agg(m.key order by m.n)
-				from unnest(m_op, m_key) with ordinality m(op, key, n)
-				where m.op = ord), '{}');
+			n_own := cardinality(array_positions(m_op, ord));
+			keys := m_key[array_position(m_op, ord) :
+				array_position(m_op, ord) + n_own - 1];
 		else
 			perform queen.kv_check_names_v1(ns, key);
 		end if;
@@ -563,6 +563,40 @@ begin
 		return next;
 		exit when verdict = 2;
 	end loop;
+end $$;
+
+-- A call of one operation on one key (0 get, 3 put, 4 delete, 5 incr): what
+-- kv_apply_v1 makes of it, without arrays to take apart.  The one row, SQLSTATEs
+-- and locks are those of kv_apply_v1.
+create or replace function queen.kv_one_v1(p_tenant uuid, p_op int, p_ns text,
+	p_key text, p_value text, p_expect bigint, p_ttl_s bigint,
+	p_required boolean, p_delta text, p_min text, p_max text,
+	p_now timestamptz default null)
+returns table (ord int, row_no int, verdict int, reason text, key text, value text,
+	version bigint, expires_at timestamptz, updated_at timestamptz)
+language plpgsql volatile as $$
+declare
+	t timestamptz := coalesce(p_now, transaction_timestamp());
+	w record;
+begin
+	if p_op in (1, 2) then
+		raise exception 'kv_unknown_op' using errcode = '22023';
+	end if;
+	perform queen.kv_check_op(p_op, p_value::jsonb, p_expect, p_ttl_s, p_delta);
+	perform queen.kv_check_names_v1(p_ns, p_key);
+	w := queen.kv_single(p_tenant, p_op, p_ns, p_key, p_value::jsonb, p_expect,
+		p_delta, p_min, p_max, t + p_ttl_s * interval '1 second', t);
+	ord := 1;
+	row_no := 0;
+	verdict := w.verdict + (w.verdict = 1 and p_op > 0
+		and coalesce(p_required, false))::int;
+	reason := w.reason;
+	key := p_key;
+	value := w.value;
+	version := w.version;
+	expires_at := w.expires_at;
+	updated_at := w.updated_at;
+	return next;
 end $$;
 
 -- One page of a namespace, dead rows too when asked for; an empty prefix is all
@@ -613,13 +647,18 @@ begin
 	delete from queen.kv k where k.ctid = any (l_row) and k.expires_at <= t;
 	get diagnostics deleted = row_count;
 	done := cardinality(l_row) < p_limit or deleted = 0;
-	select count(*)::int, (extract(epoch from t - min(x.expires_at)) * 1000)::bigint
-	into unpruned, lag_ms
-	from (select e.expires_at from unnest(p_shards) s(shard)
-		cross join lateral (select k.expires_at from queen.kv k
+	select count(*)::int into unpruned
+	from (select from unnest(p_shards) s(shard)
+		cross join lateral (select from queen.kv k
 			where k.shard = s.shard and k.expires_at <= t
 			order by k.expires_at limit 8 * p_limit) e
 		limit 8 * p_limit) x;
+	-- of every shard, however many rows the first of them have
+	select (extract(epoch from t - min(e.expires_at)) * 1000)::bigint into lag_ms
+	from unnest(p_shards) s(shard)
+	cross join lateral (select k.expires_at from queen.kv k
+		where k.shard = s.shard and k.expires_at <= t
+		order by k.expires_at limit 1) e;
 	unpruned_capped := unpruned >= 8 * p_limit;
 	lag_ms := coalesce(lag_ms, 0);
 	now := t;

@@ -23,7 +23,7 @@ create table if not exists queen.timers (
 	timer_key text collate "C" not null,
 	partition text collate "C" not null,
 	deliver_at timestamptz not null,	-- as promised
-	due_at timestamptz not null,		-- the same, or the end of a backoff
+	due_at timestamptz not null,		-- the same, the schedule or the end of a backoff if later
 	message_id uuid not null,
 	frame bytea not null,			-- whole frame, its length included
 	hash bytea not null,			-- 16 bytes, of the transaction id
@@ -112,7 +112,7 @@ begin
 				created_at, updated_at)
 			values (p_tenant, o.queue, o.key, o.partition,
 				t + o.delay_us * interval '1 us',
-				t + o.delay_us * interval '1 us',
+				t + greatest(o.delay_us, 0) * interval '1 us',
 				encode(substr(o.frame, 6, 16), 'hex')::uuid, o.frame, o.hash,
 				o.key_id, t, t)
 			on conflict (tenant, queue, timer_key) do update
@@ -218,53 +218,54 @@ end $$;
 -- Names of the timers due longest.  Cell-wide.  No locks.
 create or replace function queen.timer_next_v1(p_rows int,
 	p_now timestamptz default null)
-returns table (tenant uuid, queue text, timer_key text, message_id uuid)
+returns table (tenant uuid, queue text, timer_key text, message_id uuid,
+	partition text)
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
 begin
 	return query
-	select w.tenant, w.queue, w.timer_key, w.message_id from queen.timers w
+	select w.tenant, w.queue, w.timer_key, w.message_id, w.partition
+	from queen.timers w
 	where w.due_at <= t order by w.due_at limit p_rows;
 end $$;
 
 -- Fires what is due, oldest first: at most p_rows timers and p_bytes of frames,
 -- but one always; locked ones are left to who holds them.
--- Rows: per segment written (verdict 0, n messages, the longest lag) or refused
--- (1: put back with an attempt more, 2: filed as a dead letter); 3: some were
--- left, their destination is being made: call again.  p_attempts,
--- p_backoff_ms, p_backoff_max_ms: see timer_put_back.  Raises 55P03 when a
+-- Rows: per segment written (verdict 0, n messages, the longest lag); 1: some
+-- were left, their destination is being made: call again.  Raises 55P03 when a
 -- destination is locked for long.  Cell-wide.
 create or replace function queen.timer_fire_v1(p_rows int, p_bytes bigint,
-	p_attempts int, p_backoff_ms int, p_backoff_max_ms int,
 	p_now timestamptz default null)
 returns table (verdict int, tenant uuid, queue_id bigint, part_id bigint, n int,
 	lag_ms bigint, queue_new boolean, part_new boolean)
-language plpgsql volatile set lock_timeout = '2s' as $$
+language plpgsql volatile set lock_timeout = '500ms' as $$
 #variable_conflict use_column
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
 	r record;
 begin
-	for r in select y.tenant as of, array_agg(y.row) as rows from (select x.row, x.tenant, x.bytes, sum(x.bytes) over
-			(order by x.due_at, x.row rows unbounded preceding) upto
-		from (select w.ctid as row, w.tenant, w.due_at,
-				octet_length(w.frame) bytes
-			from queen.timers w where w.due_at <= t
-			order by w.due_at limit p_rows for update skip locked) x) y
+	for r in
+		select y.tenant as of, array_agg(y.row) as rows
+		from (select x.row, x.tenant, x.bytes, sum(x.bytes) over
+				(order by x.due_at, x.row rows unbounded preceding) upto
+			from (select w.ctid as row, w.tenant, w.due_at,
+					octet_length(w.frame) bytes
+				from queen.timers w where w.due_at <= t
+				order by w.due_at limit p_rows
+				for update skip locked) x) y
 		where y.upto <= p_bytes or y.upto = y.bytes
 		group by y.tenant order by y.tenant
 	loop
-		return query select f.* from queen.timer_fire_tenant(r.of, r.rows,
-			p_attempts, p_backoff_ms, p_backoff_max_ms, t) f;
+		return query select f.*
+		from queen.timer_fire_tenant(r.of, r.rows, t) f;
 	end loop;
 end $$;
 
 -- The same for one timer, if it is due, unlocked and still this message.
 create or replace function queen.timer_fire_one_v1(p_tenant uuid, p_queue text,
-	p_key text, p_message uuid, p_attempts int, p_backoff_ms int,
-	p_backoff_max_ms int, p_now timestamptz default null)
+	p_key text, p_message uuid, p_now timestamptz default null)
 returns table (verdict int, tenant uuid, queue_id bigint, part_id bigint, n int,
 	lag_ms bigint, queue_new boolean, part_new boolean)
 language plpgsql volatile set lock_timeout = '200ms' as $$
@@ -278,8 +279,8 @@ begin
 		and w.message_id = p_message and w.due_at <= t
 	for update skip locked;
 	if found then
-		return query select f.* from queen.timer_fire_tenant(p_tenant,
-			array[l_row], p_attempts, p_backoff_ms, p_backoff_max_ms, t) f;
+		return query select f.*
+		from queen.timer_fire_tenant(p_tenant, array[l_row], t) f;
 	end if;
 end $$;
 
@@ -288,7 +289,7 @@ end $$;
 -- partition out in segments of at most 1 MiB and of one key, and pushes them round
 -- by round: the k-th segment of every partition goes in the k-th.
 create or replace function queen.timer_fire_tenant(p_tenant uuid, p_row tid[],
-	p_attempts int, p_backoff_ms int, p_backoff_max_ms int, t timestamptz)
+	t timestamptz)
 returns table (verdict int, tenant uuid, queue_id bigint, part_id bigint, n int,
 	lag_ms bigint, queue_new boolean, part_new boolean)
 language plpgsql volatile as $$
@@ -315,7 +316,7 @@ begin
 
 	for r in
 		with w as materialized (select w.ctid as row, w.queue, w.partition,
-				w.due_at, w.timer_key, w.key_id,
+				w.deliver_at, w.timer_key, w.key_id,
 				octet_length(w.frame) bytes
 			from queen.timers w where w.ctid = any (p_row))
 		select w.row, g.part, w.bytes, w.key_id
@@ -324,7 +325,7 @@ begin
 		join unnest(g_queue, g_name, g_part) g(queue, name, part)
 			on g.queue = q.id and g.name = w.partition
 		where g.part is not null
-		order by g.part, w.due_at, w.timer_key
+		order by g.part, w.deliver_at, w.timer_key
 	loop
 		if r.part is distinct from l_part then
 			l_round := 1;
@@ -343,31 +344,29 @@ begin
 	end loop;
 	for l_round in 1 .. l_last loop
 		return query
-		select f.verdict, p_tenant, g.queue, f.part, f.n, f.lag_ms,
+		select 0, p_tenant, g.queue, f.part, f.n, f.lag_ms,
 			q.fresh and l_round = 1, g.fresh and l_round = 1
-		from queen.timer_push(p_tenant, s_row, s_part, s_round, l_round,
-			p_attempts, p_backoff_ms, p_backoff_max_ms, t) f
+		from queen.timer_push(p_tenant, s_row, s_part, s_round, l_round, t) f
 		join unnest(g_queue, g_part, g_new) g(queue, part, fresh)
 			on g.part = f.part
 		join unnest(q_id, q_new) q(id, fresh) on q.id = g.queue;
 	end loop;
 	if array_position(g_part, null) is not null then
-		return query select 3, p_tenant, null::bigint, null::bigint,
+		return query select 1, p_tenant, null::bigint, null::bigint,
 			0, 0::bigint, false, false;
 	end if;
 end $$;
 
--- Inside: one round.  What push_v1 took is no timer any more; what it refuses
--- for good (an unsealed frame in a sealed queue) has failed; what is gone is left.
+-- Inside: one round.  What push_v1 took is no timer any more; what is gone is
+-- left.  A frame is sealed or not by the queue's flag at its schedule.
 create or replace function queen.timer_push(p_tenant uuid, s_row tid[],
-	s_part bigint[], s_round int[], p_round int, p_attempts int,
-	p_backoff_ms int, p_backoff_max_ms int, t timestamptz)
-returns table (verdict int, part bigint, n int, lag_ms bigint)
+	s_part bigint[], s_round int[], p_round int, t timestamptz)
+returns table (part bigint, n int, lag_ms bigint)
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
 	l_part bigint[]; l_n int[]; l_ids bytea[]; l_raw int[]; l_key smallint[];
-	l_blob bytea[]; l_lag bigint[]; l_verdict int[]; r record;
+	l_blob bytea[]; l_lag bigint[]; l_verdict int[];
 begin
 	select array_agg(x.part order by x.part), array_agg(x.n order by x.part),
 		array_agg(x.ids order by x.part), array_agg(x.raw order by x.part),
@@ -376,7 +375,8 @@ begin
 	into l_part, l_n, l_ids, l_raw, l_key, l_blob, l_lag
 	from (select s.part, count(*)::int n,
 			string_agg(w.hash, ''::bytea order by s.ord) ids,
-			sum(octet_length(w.frame))::int raw, min(w.key_id) as key,
+			sum(octet_length(w.frame))::int raw,
+			coalesce(min(w.key_id), -1::smallint) as key,
 			'\x0100'::bytea
 				|| string_agg(w.frame, ''::bytea order by s.ord) blob,
 			(extract(epoch from t - min(w.deliver_at)) * 1000)::bigint lag
@@ -395,20 +395,9 @@ begin
 		join unnest(l_part, l_verdict) v(part, verdict) on v.part = s.part
 		where s.round = p_round and v.verdict = 0));
 	return query
-	select v.verdict, v.part, v.n, v.lag
+	select v.part, v.n, v.lag
 	from unnest(l_verdict, l_part, l_n, l_lag) v(verdict, part, n, lag)
 	where v.verdict = 0;
-	for r in
-		select s.row, s.part
-		from unnest(s_row, s_part, s_round) s(row, part, round)
-		join unnest(l_part, l_verdict) v(part, verdict) on v.part = s.part
-		where s.round = p_round and v.verdict = 4
-	loop
-		return query select case when b.dead then 2 else 1 end, r.part, 1,
-			0::bigint
-		from queen.timer_put_back(p_tenant, r.row, 'encryption_required',
-			p_attempts, p_backoff_ms, p_backoff_max_ms, t) b(dead);
-	end loop;
 end $$;
 
 -- Inside: a locked timer that failed.  One attempt more; after p_attempts a dead

@@ -150,10 +150,18 @@ begin
 	get diagnostics n = row_count;
 	p_rows := queen.tenant_count(p_rows, 'groups', n);
 	p_left := p_left - n;
+	-- what others held is found by the queue's id alone: it waits for all
 	if p_left > 0 and not exists (select from queen.groups g
 			where g.queue_id = p_queue and g.deleted_at is not null)
 			and not exists (select from queen.dead_letters d
-			where d.queue_id = p_queue) then
+			where d.queue_id = p_queue)
+			and not exists (select from queen.queue_minutes m
+			where m.queue_id + 0 = p_queue)
+			and not exists (select from queen.retention_log l
+			where l.queue_id + 0 = p_queue)
+			and not exists (select from queen.repairs r
+			where r.queue_id + 0 = p_queue) then
+		perform queen.seal_forget(p_queue);
 		delete from queen.queues q where q.id = p_queue;
 		p_rows := queen.tenant_count(p_rows, 'queues', 1);
 		p_left := p_left - 1;

@@ -400,9 +400,11 @@ cell_remember(const char *dir)
 	char *slash = strrchr(path, '/');
 
 	*slash = '\0';
-	mkdir(path, 0700);
+	/* root's is on the way to the cell, other users' hold secrets too */
+	int rc = geteuid() == 0 ? cell_make_passable(path) : mkdir(path, 0700);
+
 	*slash = '/';
-	f = fopen(path, "we");
+	f = rc == 0 || errno == EEXIST ? fopen(path, "we") : NULL;
 	if (!f)
 		return; /* a convenience only: --dir and --server still work */
 	fprintf(f, "%s\n", dir);

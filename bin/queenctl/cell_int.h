@@ -11,6 +11,8 @@ int cell_path(const struct cell *c, const char *name, char out[CELL_PATH],
 /* Folders, data directory and configuration, where missing. */
 int cell_make(const struct cell *c, struct err *e)
 	__attribute__((warn_unused_result));
+/* A folder everyone may pass, where missing; -1 with errno. */
+int cell_make_passable(const char *path) __attribute__((warn_unused_result));
 /* Creates the database of the cell in the running server, where missing. */
 int cell_make_database(const struct cell *c, struct err *e)
 	__attribute__((warn_unused_result));

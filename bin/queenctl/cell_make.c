@@ -52,6 +52,15 @@ cell_become_user(const struct cell *c)
 	unsetenv("XDG_RUNTIME_DIR"); /* root's; not ours any more */
 }
 
+int
+cell_make_passable(const char *path)
+{
+	if (mkdir(path, 0755) != 0)
+		return errno == EEXIST ? 0 : -1;
+	/* others run root's cells, whatever root hides by habit */
+	return geteuid() == 0 ? chmod(path, 0755) : 0;
+}
+
 /* mkdir -p; folders on the way are for everyone to pass. */
 static int
 make_way(const char *dir, struct err *e)
@@ -63,7 +72,7 @@ make_way(const char *dir, struct err *e)
 		if (*p != '/')
 			continue;
 		*p = '\0';
-		if (mkdir(path, 0755) != 0 && errno != EEXIST)
+		if (cell_make_passable(path) != 0)
 			return err_errno(e,
 				"cannot make folder %s (choose another with "
 				"--dir)",
@@ -145,13 +154,34 @@ run_as_user(const struct cell *c, char *const argv[], struct err *e)
 	return err_set(e, ERR_IO, "%s failed: %.200s", argv[0], out);
 }
 
+/* The first folder on the way to dir that the user of the cell cannot pass. */
+static bool
+find_barrier(const struct cell *c, const char *dir, char path[CELL_PATH])
+{
+	char test[] = "/usr/bin/test", flag[] = "-x";
+	char *argv[] = { test, flag, path, NULL };
+	struct err why = ERR_ZERO;
+
+	snprintf(path, CELL_PATH, "%s", dir);
+	for (char *p = path + 1; *p; p++) {
+		if (*p != '/')
+			continue;
+		*p = '\0';
+		if (run_as_user(c, argv, &why) != 0)
+			return true;
+		*p = '/';
+	}
+	return false;
+}
+
 /* Can the user of the cell get there?  Not below root's home, for example. */
 static int
 check_reach(const struct cell *c, struct err *e)
 {
 	char test[] = "/usr/bin/test", flag[] = "-w", path[CELL_PATH];
-	char *argv[] = { test, flag, path, NULL };
+	char *argv[] = { test, flag, path, NULL }, barrier[CELL_PATH];
 	struct err why = ERR_ZERO;
+	bool found;
 
 	if (!c->as_root)
 		return 0;
@@ -159,11 +189,16 @@ check_reach(const struct cell *c, struct err *e)
 		return -1;
 	if (run_as_user(c, argv, &why) == 0)
 		return 0;
+	found = find_barrier(c, path, barrier);
 	rmdir(path); /* what this run made, and nothing was put into */
 	rmdir(c->dir);
+	if (found)
+		return err_set(e, ERR_CONFIG,
+			"user %s cannot reach %s: %s is closed to others; open "
+			"it (chmod a+x) or choose another folder with --dir",
+			c->user, c->dir, barrier);
 	return err_set(e, ERR_CONFIG,
-		"user %s cannot reach %s; choose a folder that every user may "
-		"pass through, as /var/lib/queen/cell",
+		"user %s cannot write to %s; choose another folder with --dir",
 		c->user, c->dir);
 }
 

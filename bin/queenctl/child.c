@@ -9,12 +9,17 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "client.h"
 
 enum { NOT_RUN = 126 };
 
@@ -37,19 +42,43 @@ hide_descriptors(const struct child *c)
 
 /* ---- the guard ---- */
 
-/* Waits for our end, of which a pipe tells even after SIGKILL. */
+/* A clock that goes on while the machine sleeps, as leases do. */
 static void
-watch(pid_t group, int leash)
+set_alarm(int clock, int64_t at_ms)
 {
+	struct itimerspec t = { .it_value = { .tv_sec = at_ms / 1000,
+					.tv_nsec = at_ms % 1000 * 1000000 } };
+
+	timerfd_settime(clock, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+/*
+ * Waits for our end, of which a socket tells even after SIGKILL, or for the
+ * time that was told last: when it comes, we were stopped.
+ */
+static void
+watch(pid_t group, int leash, int64_t until_ms)
+{
+	int clock = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC);
+	struct pollfd p[] = { { .fd = leash, .events = POLLIN },
+		{ .fd = clock, .events = POLLIN } };
 	sigset_t all;
-	char c;
 
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	setpgid(0, 0);
 	prctl(PR_SET_NAME, "queenctl-guard");
-	while (read(leash, &c, 1) < 0 && errno == EINTR)
-		continue;
+	set_alarm(clock, until_ms);
+	for (;;) {
+		if (poll(p, 2, -1) < 0)
+			continue;
+		if (!p[0].revents)
+			break;
+		if (recv(leash, &until_ms, sizeof(until_ms), MSG_WAITALL) !=
+			sizeof(until_ms))
+			break;
+		set_alarm(clock, until_ms);
+	}
 	kill(-group, SIGKILL);
 	_exit(0);
 }
@@ -59,17 +88,27 @@ start_guard(struct child *c)
 {
 	int ends[2], code;
 
-	if (pipe2(ends, O_CLOEXEC) != 0)
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
 		return errno;
 	c->guard = fork();
 	if (c->guard == 0) {
 		close(ends[1]);
-		watch(c->pid, ends[0]);
+		watch(c->pid, ends[0], c->until_ms);
 	}
 	code = c->guard < 0 ? errno : 0;
 	close(ends[0]);
 	c->leash = ends[1];
 	return code;
+}
+
+void
+child_until(struct child *c, int64_t at_ms)
+{
+	c->until_ms = at_ms;
+	/* a guard that was killed is no reason to fall */
+	if (c->guard > 0)
+		send(c->leash, &at_ms, sizeof(at_ms),
+			MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static void
@@ -97,8 +136,10 @@ exec_command(char *const argv[], const sigset_t *mask, int go, int report)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (read(go, &c, 1) != 1)
 		_exit(NOT_RUN);
-	signal(SIGINT, SIG_DFL);
-	signal(SIGTERM, SIG_DFL);
+	if (!client_ignores(SIGINT))
+		signal(SIGINT, SIG_DFL);
+	if (!client_ignores(SIGTERM))
+		signal(SIGTERM, SIG_DFL);
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	execvp(argv[0], argv);
 	code = errno;

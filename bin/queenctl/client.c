@@ -13,6 +13,7 @@
 
 #include "ctl.h"
 #include "doc.h"
+#include "why.h"
 
 #ifndef QUEEN_VERSION
 #error "QUEEN_VERSION comes from the Makefile"
@@ -46,13 +47,23 @@ on_signal(int signo)
 	caught = signo;
 }
 
+bool
+client_ignores(int signo)
+{
+	struct sigaction sa;
+
+	return sigaction(signo, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN;
+}
+
 void
 client_catch_signals(void)
 {
 	struct sigaction sa = { .sa_handler = on_signal };
 
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
+	if (!client_ignores(SIGINT))
+		sigaction(SIGINT, &sa, NULL);
+	if (!client_ignores(SIGTERM))
+		sigaction(SIGTERM, &sa, NULL);
 }
 
 bool
@@ -375,12 +386,16 @@ client_check(const struct client_reply *r)
 	if (r->status >= 200 && r->status < 300)
 		return CTL_OK;
 	if (doc_check(body, &e) == 0) {
-		text = doc_str(body, "error|message|reason", NULL, &a);
+		text = why_refused(body, &a);
 		code = doc_str(body, "code", "", &a);
 		detail = doc_str(body, "detail", "", &a);
 	}
 	if (r->status == 404 && strcmp(code, "route_blocked") == 0)
 		rc = route_blocked();
+	else if (r->status == 404 && strcmp(code, "no_such_route") == 0)
+		rc = ctl_fail(CTL_SERVER,
+			"the server has no such path: an argument is empty, or "
+			"the server is an older one (HTTP 404)");
 	else
 		rc = ctl_fail(r->status == 401 || r->status == 403 ? CTL_AUTH
 								   : CTL_SERVER,

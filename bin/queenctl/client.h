@@ -53,6 +53,8 @@ int client_check(const struct client_reply *r);
 int client_ask(struct ctl *ctl, const struct client_req *q,
 	struct client_reply *r);
 
+/* True when it was ignored at our start (nohup, a shell's background job). */
+bool client_ignores(int signo);
 /* SIGINT and SIGTERM cancel the request in flight from now on. */
 void client_catch_signals(void);
 bool client_interrupted(void);

@@ -12,6 +12,7 @@
 #include "file.h"
 #include "jwrite.h"
 #include "out.h"
+#include "why.h"
 
 #define API "/api/v1"
 
@@ -56,9 +57,12 @@ count_results(struct ack *k, struct span results)
 			k->ok++;
 			continue;
 		}
-		if (k->failed++ == 0)
+		if (k->failed++ == 0) {
+			const char *why = why_refused(v.raw, arena);
+
 			snprintf(k->why, sizeof(k->why), "%.190s",
-				doc_str(v.raw, "error", "?", arena));
+				why ? why : "?");
+		}
 	}
 }
 

@@ -15,6 +15,7 @@
 #include "jwrite.h"
 #include "out.h"
 #include "qid.h"
+#include "why.h"
 
 #define API "/api/v1"
 
@@ -37,6 +38,7 @@ struct push {
 	int64_t in_body; /* items of the request being made */
 	int64_t items; /* of all requests */
 	int64_t queued, duplicate, failed;
+	char why[200]; /* first failure */
 };
 
 static void
@@ -48,6 +50,14 @@ begin_body(struct push *p)
 	jwrite_key(&p->w, "items");
 	jwrite_array(&p->w);
 	p->in_body = 0;
+}
+
+static void
+note_failure(struct push *p, struct span result)
+{
+	const char *why = why_refused(result, &p->c->arena);
+
+	snprintf(p->why, sizeof(p->why), "%.190s", why ? why : "?");
 }
 
 static void
@@ -64,8 +74,8 @@ count_results(struct push *p, struct span results)
 			p->queued++;
 		else if (strcmp(s, "duplicate") == 0)
 			p->duplicate++;
-		else
-			p->failed++;
+		else if (p->failed++ == 0)
+			note_failure(p, v.raw);
 	}
 	arena_reset(arena);
 }
@@ -225,7 +235,9 @@ push_report(struct push *p)
 			" failed=%" PRId64,
 			p->queued, p->duplicate, p->failed);
 	}
-	return p->failed ? CTL_SERVER : code;
+	if (p->failed)
+		return ctl_fail(CTL_SERVER, "push failed: %s", p->why);
+	return code;
 }
 
 int
@@ -277,14 +289,14 @@ check_op(struct span op, struct arena *a, size_t n)
 		return CTL_OK;
 	if (strcmp(type, "push") != 0)
 		return ctl_fail(CTL_USER,
-			"operation %zu: type \"%.60s\" is "
-			"neither ack nor push",
+			"operations[%zu]: type \"%.60s\" is neither ack nor "
+			"push",
 			n, type);
 	if (doc_path(op, "items", a, &v)
 			? v.type == JSPAN_ARRAY && doc_count(v.raw) > 0
 			: doc_path(op, "queue", a, &v))
 		return CTL_OK;
-	return ctl_fail(CTL_USER, "operation %zu: a push without items", n);
+	return ctl_fail(CTL_USER, "operations[%zu]: a push without items", n);
 }
 
 static int
@@ -308,8 +320,51 @@ check_bundle(struct ctl *c, struct span body, size_t *ops)
 	if (list.type != JSPAN_ARRAY || (doc_count(list.raw) == 0 && !*ops))
 		return ctl_fail(CTL_USER, "the bundle has no operations");
 	for (doc_open(&j, list.raw); code == 0 && doc_next(&j, &v); ++*ops)
-		code = check_op(v.raw, &c->arena, ++at);
+		code = check_op(v.raw, &c->arena, at++);
 	return code;
+}
+
+/* Messages pushed and acknowledged: so the server counts what it was sent. */
+static int64_t
+count_messages(struct ctl *c, struct span body)
+{
+	struct jspan_val list, v, items;
+	struct jspan j;
+	int64_t n = 0;
+
+	if (!doc_path(body, "operations", &c->arena, &list) ||
+		list.type != JSPAN_ARRAY)
+		return 0;
+	for (doc_open(&j, list.raw); doc_next(&j, &v);)
+		n += doc_path(v.raw, "items", &c->arena, &items) &&
+				     items.type == JSPAN_ARRAY
+			     ? (int64_t)doc_count(items.raw)
+			     : 1;
+	return n;
+}
+
+/* Its text without what the line around it says already. */
+static const char *
+why_undone(struct ctl *c, struct span body, struct span answer)
+{
+	static const char code[] = "QTXN ", end[] = "; transaction rolled back";
+	struct jspan_val kv = { .type = JSPAN_NONE };
+	struct span s;
+	const char *why;
+
+	if (doc_path(body, "kv", &c->arena, &kv))
+		why = why_lost(
+			answer, kv.raw, count_messages(c, body), &c->arena);
+	else
+		why = why_refused(answer, &c->arena);
+	s = span_of(why ? why : "?");
+	if (s.n > sizeof(end) && strcmp(s.p + s.n - sizeof(end) + 1, end) == 0)
+		s.n -= sizeof(end) - 1;
+	if (s.n > sizeof(code) && strncmp(s.p, code, sizeof(code) - 1) == 0) {
+		s.p += sizeof(code) - 1;
+		s.n -= sizeof(code) - 1;
+	}
+	return arena_cstr(&c->arena, s);
 }
 
 static int
@@ -327,7 +382,7 @@ send_bundle(struct ctl *c, struct span body)
 		code = out_print(c, answer, NULL);
 	if (code == 0 && !doc_true(answer, "success", &c->arena))
 		code = ctl_fail(CTL_SERVER, "transaction rolled back: %s",
-			doc_str(answer, "error|reason", "?", &c->arena));
+			why_undone(c, body, answer));
 	else if (code == 0 && !ctl_wants_answer(c))
 		ctl_say(c, "transaction committed");
 	buf_fini(&r.body);

@@ -10,6 +10,7 @@
 #include "doc.h"
 #include "jwrite.h"
 #include "out.h"
+#include "why.h"
 
 #define API "/api/v1"
 
@@ -81,6 +82,8 @@ retry_failed(struct ctl *c, const struct client_reply *r)
 static int
 retry_told(struct ctl *c, struct span answer)
 {
+	const char *why;
+
 	if (doc_true(answer, "dlqRowRemoved", &c->arena)) {
 		ctl_say(c, "moved to \"%s\"/\"%s\" as %s",
 			doc_str(answer, "queue", "?", &c->arena),
@@ -95,8 +98,8 @@ retry_told(struct ctl *c, struct span answer)
 			"offset %s; nothing was written, the dead letter "
 			"stays",
 			doc_str(answer, "replayedAs.offset", "?", &c->arena));
-	return ctl_fail(CTL_SERVER, "not moved: %s",
-		doc_str(answer, "error|message", "?", &c->arena));
+	why = why_refused(answer, &c->arena);
+	return ctl_fail(CTL_SERVER, "not moved: %s", why ? why : "?");
 }
 
 static void

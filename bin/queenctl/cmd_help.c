@@ -86,13 +86,26 @@ help_group(struct buf *b, const struct cmd_group *g)
 			verb(b, &cmd_table[i]);
 }
 
+/* Flags behind ` -- ` would be the command's. */
+static void
+usage(struct buf *b, const struct cmd_phrase *p)
+{
+	const char *args = p->args ? p->args : "";
+	const char *rest = strstr(args, " -- ");
+
+	if (!rest)
+		rest = args + strlen(args);
+	buf_printf(b, "\nusage: queenctl %s%s%s%s%.*s%s%s\n",
+		p->group ? p->group : "", p->group ? " " : "", p->verb,
+		*args ? " " : "", (int)(rest - args), args,
+		p->flags ? " [FLAG]..." : "", rest);
+}
+
 static void
 help_phrase(struct buf *b, const struct cmd_phrase *p)
 {
-	buf_printf(b, "%s\n\nusage: queenctl %s%s%s%s%s%s\n", p->help,
-		p->group ? p->group : "", p->group ? " " : "", p->verb,
-		p->args ? " " : "", p->args ? p->args : "",
-		p->flags ? " [FLAG]..." : "");
+	buf_printf(b, "%s\n", p->help);
+	usage(b, p);
 	if (p->aliases)
 		buf_printf(b, "also: %s\n", p->aliases);
 	if (p->flags) {

@@ -14,6 +14,7 @@
 #include "file.h"
 #include "jwrite.h"
 #include "out.h"
+#include "why.h"
 
 #define API "/api/v1"
 
@@ -64,6 +65,19 @@ check_expect(const struct cmd_call *a)
 /* ---- get ---- */
 
 int
+cmd_kv_found(struct ctl *c, struct span answer)
+{
+	struct jspan_val v;
+
+	if (!doc_path(answer, "found", &c->arena, &v) || v.type != JSPAN_BOOL)
+		return ctl_fail(CTL_SERVER,
+			"%s does not say whether it was found: is this a "
+			"queend?",
+			c->target.url);
+	return doc_true(answer, "found", &c->arena) ? CTL_OK : CTL_NOTHING;
+}
+
+int
 cmd_kv_get(struct ctl *c, const struct cmd_call *a)
 {
 	struct client_reply r = { .body = BUF_ZERO };
@@ -77,8 +91,8 @@ cmd_kv_get(struct ctl *c, const struct cmd_call *a)
 	q.path = path.p;
 	code = client_ask(c, &q, &r);
 	answer = buf_span(&r.body);
-	if (code == 0 && !doc_true(answer, "found", &c->arena))
-		code = CTL_NOTHING;
+	if (code == 0)
+		code = cmd_kv_found(c, answer);
 	if (code == 0 && !cmd_bool(a, "value"))
 		code = out_print(c, answer, a->phrase->view);
 	else if (code == 0)
@@ -233,6 +247,20 @@ put_number(struct jwrite *w, const char *key, const char *text)
 	return true;
 }
 
+/* A bound was met, or there is nothing that could meet one. */
+static int
+incr_refused(struct ctl *c, const struct cmd_call *a, struct span result)
+{
+	const char *reason = doc_str(result, "reason", "?", &c->arena);
+
+	if (strcmp(reason, "limit") == 0)
+		return CTL_NOTHING;
+	return ctl_fail(CTL_SERVER, "%s/%s is left as it was: %s", a->arg[0],
+		a->arg[1],
+		strcmp(reason, "type") == 0 ? "its value is not a number"
+					    : reason);
+}
+
 int
 cmd_kv_incr(struct ctl *c, const struct cmd_call *a)
 {
@@ -268,7 +296,7 @@ cmd_kv_incr(struct ctl *c, const struct cmd_call *a)
 		else if (ctl_wants_answer(c))
 			code = out_print(c, one.raw, NULL);
 		if (code == 0 && !doc_true(one.raw, "applied", &c->arena))
-			code = CTL_NOTHING;
+			code = incr_refused(c, a, one.raw);
 		else if (code == 0 && !ctl_wants_answer(c))
 			printf("%s\n",
 				doc_str(one.raw, "value", "-", &c->arena));
@@ -276,6 +304,19 @@ cmd_kv_incr(struct ctl *c, const struct cmd_call *a)
 	buf_fini(&body);
 	buf_fini(&r.body);
 	return code;
+}
+
+static int
+batch_lost(struct ctl *c, struct span body, struct span answer)
+{
+	struct jspan_val ops = doc_val(body);
+	int code = ctl_wants_answer(c) ? out_print(c, answer, NULL) : CTL_OK;
+
+	if (code != 0)
+		return code;
+	doc_path(body, "operations", &c->arena, &ops);
+	return ctl_fail(CTL_NOTHING, "nothing was written: %s",
+		why_lost(answer, ops.raw, 0, &c->arena));
 }
 
 int
@@ -298,11 +339,11 @@ cmd_kv_batch(struct ctl *c, const struct cmd_call *a)
 	else
 		code = send_batch(c, buf_span(&body), &r);
 	answer = buf_span(&r.body);
-	if (code == 0)
-		code = out_print(c, answer, a->phrase->view);
 	/* a lost `required` is an answer, and nothing was written */
 	if (code == 0 && doc_str(answer, "reason", NULL, &c->arena))
-		code = CTL_NOTHING;
+		code = batch_lost(c, buf_span(&body), answer);
+	else if (code == 0)
+		code = out_print(c, answer, a->phrase->view);
 	buf_fini(&body);
 	buf_fini(&r.body);
 	return code;

@@ -30,7 +30,7 @@ enum {
 	POLL_MIN_MS = 50, /* while another holds it */
 	POLL_MAX_MS = 1000,
 	LOOK_MS = 20, /* whether a group is gone */
-	RETRY_MS = 200, /* after an answer that was none */
+	RETRY_MS = 100, /* after an answer that was none */
 	GIVE_MS = 5000, /* for giving it back */
 	NOT_FOUND = 127,
 	NOT_RUN = 126,
@@ -68,9 +68,13 @@ block_signals(struct run *r)
 	static const int list[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD,
 		SIGTTOU };
 
+	/* children must not vanish unseen */
+	signal(SIGCHLD, SIG_DFL);
 	sigemptyset(&r->taken);
+	/* blocked, one that is ignored would come all the same */
 	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
-		sigaddset(&r->taken, list[i]);
+		if (!client_ignores(list[i]))
+			sigaddset(&r->taken, list[i]);
 	sigprocmask(SIG_BLOCK, &r->taken, &r->before);
 }
 
@@ -100,7 +104,8 @@ jittered(int64_t ms)
 
 /*
  * LOCK_MINE; LOCK_HELD = not within wait_ms (-1 = for ever) or a signal came;
- * LOCK_REFUSED or LOCK_UNSURE = the very first answer was none.
+ * LOCK_REFUSED; LOCK_UNSURE = there was no answer, within wait_ms or, when that
+ * is for ever, at the first try: it may be the wrong server.
  */
 static enum lock_verdict
 take(struct run *r, int64_t wait_ms)
@@ -111,14 +116,14 @@ take(struct run *r, int64_t wait_ms)
 
 	for (;;) {
 		if (v == LOCK_MINE || v == LOCK_REFUSED ||
-			(v == LOCK_UNSURE && !reached &&
+			(v == LOCK_UNSURE && !reached && wait_ms < 0 &&
 				r->lock.status != 429 && !r->lock.version))
 			return v;
 		int64_t left = until_ms - lock_now_ms();
 
 		if (wait_ms >= 0 && left <= 0 && !r->lock.version)
 			return v == LOCK_UNSURE && !reached ? v : LOCK_HELD;
-		int64_t ms = v == LOCK_UNSURE ? RETRY_MS : jittered(poll_ms);
+		int64_t ms = jittered(v == LOCK_UNSURE ? RETRY_MS : poll_ms);
 
 		if (!pause_ms(r, wait_ms >= 0 && left < ms ? left : ms))
 			return LOCK_HELD;
@@ -134,6 +139,13 @@ take(struct run *r, int64_t wait_ms)
 
 /* ---- the command ---- */
 
+/* Later than we do it ourselves, and before the lease may be another's. */
+static int64_t
+guard_at_ms(const struct run *r)
+{
+	return r->lock.ends_ms - r->margin_ms / 2;
+}
+
 static int
 start(struct run *r)
 {
@@ -143,6 +155,7 @@ start(struct run *r)
 	setenv("QUEEN_LOCK_NAMESPACE", r->lock.ns, 1);
 	setenv("QUEEN_LOCK_NAME", r->lock.name, 1);
 	setenv("QUEEN_LOCK_TOKEN", token, 1);
+	child_until(&r->child, guard_at_ms(r));
 	return child_start(&r->child, r->argv, &r->before);
 }
 
@@ -164,10 +177,13 @@ renew(struct run *r)
 	enum lock_verdict v =
 		lock_renew(&r->lock, left < REQUEST_MS ? left : REQUEST_MS);
 
-	if (v == LOCK_MINE)
+	if (v == LOCK_MINE) {
 		r->renew_at_ms = now + r->lock.ttl_ms / 3;
-	else if (v != LOCK_HELD)
-		r->renew_at_ms = lock_now_ms() + RETRY_MS;
+		child_until(&r->child, guard_at_ms(r));
+	} else if (v != LOCK_HELD) {
+		/* others may use up what the tenant may write: be there often */
+		r->renew_at_ms = lock_now_ms() + jittered(RETRY_MS);
+	}
 	if (v != LOCK_HELD)
 		return;
 	snprintf(r->lock.note, sizeof(r->lock.note),
@@ -240,16 +256,43 @@ give(struct run *r)
 			return;
 		if (v == LOCK_REFUSED || lock_now_ms() >= until_ms)
 			break;
-		wait_signal(r, RETRY_MS);
+		wait_signal(r, jittered(RETRY_MS));
 	}
 	if (r->lock.version)
 		ctl_fail(0, "\"%s\" is not given back, its lease runs out: %s",
 			r->lock.name, r->lock.note);
 }
 
+/* Without the command: a put whose answer was lost may have made it ours. */
+static void
+leave(struct run *r)
+{
+	if (r->lock.version == 0 && r->lock.status == 0)
+		lock_look(&r->lock, REQUEST_MS);
+	if (r->lock.version)
+		give(r);
+}
+
+/* Was the lease lost, and why?  Before giving it back has its own news. */
+static void
+note_loss(struct run *r, char note[LOCK_NOTE])
+{
+	bool late = lock_now_ms() >= guard_at_ms(r);
+
+	/* the guard did it while we could not */
+	if (!r->stopping && late && WIFSIGNALED(r->child.status) &&
+		WTERMSIG(r->child.status) == SIGKILL)
+		r->stopping = true;
+	snprintf(note, LOCK_NOTE, "%s",
+		r->lock.note[0] ? r->lock.note
+		: late          ? "it was not renewed in time"
+				: "it could not be renewed");
+}
+
 static int
 hold(struct run *r)
 {
+	char note[LOCK_NOTE];
 	int error = start(r);
 
 	if (error != 0) {
@@ -259,12 +302,13 @@ hold(struct run *r)
 			"cannot run %s: %s", r->argv[0], strerror(error));
 	}
 	keep(r);
+	note_loss(r, note);
 	give(r);
 	if (r->stopping)
 		return ctl_fail(CTL_SERVER,
 			"the lease of \"%s\" was lost and the command ended: "
 			"%s",
-			r->lock.name, r->lock.note);
+			r->lock.name, note);
 	return WIFSIGNALED(r->child.status)
 		       ? BY_SIGNAL + WTERMSIG(r->child.status)
 		       : WEXITSTATUS(r->child.status);
@@ -320,12 +364,12 @@ cmd_lock(struct ctl *c, const struct cmd_call *a)
 		break;
 	case LOCK_HELD:
 		code = (int)cmd_int(a, "held-code");
-		if (r.lock.version)
-			give(&r);
+		leave(&r);
 		break;
 	default:
 		code = ctl_fail(lock_code(&r.lock), "cannot lock \"%s\": %s",
 			r.lock.name, r.lock.note);
+		leave(&r);
 	}
 	lock_fini(&r.lock);
 	sigprocmask(SIG_SETMASK, &r.before, NULL);

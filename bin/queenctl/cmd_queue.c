@@ -117,6 +117,25 @@ write_options(const struct cmd_call *a, struct jwrite *w)
 	jwrite_end(w);
 }
 
+/* A server that has no key takes the option and then refuses every push. */
+static void
+warn_no_key(struct ctl *c)
+{
+	struct client_req q = { .method = "GET",
+		.path = "/metrics/prometheus",
+		.kind = CLIENT_ONCE };
+	struct client_reply r = { .body = BUF_ZERO };
+	struct err e = ERR_ZERO;
+
+	if (client_try(c, &q, &r, &e) == 0 && r.status == 200) {
+		buf_putc(&r.body, '\0');
+		if (strstr(r.body.p, "\nqueen_encryption_enabled 0\n"))
+			ctl_fail(0, "this server has no QUEEN_ENCRYPTION_KEY: "
+				    "until it has, pushes to the queue fail");
+	}
+	buf_fini(&r.body);
+}
+
 int
 cmd_queue_configure(struct ctl *c, const struct cmd_call *a)
 {
@@ -139,6 +158,8 @@ cmd_queue_configure(struct ctl *c, const struct cmd_call *a)
 		code = out_print(c, buf_span(&r.body), NULL);
 	else if (code == 0)
 		ctl_say(c, "configured \"%s\"", a->arg[0]);
+	if (code == 0 && cmd_bool(a, "encrypt"))
+		warn_no_key(c);
 	buf_fini(&body);
 	buf_fini(&r.body);
 	return code;

@@ -164,7 +164,8 @@ print_payload(struct ctl *c, struct span answer)
 	int code = CTL_OK;
 
 	if (doc_true(answer, "encrypted", &c->arena))
-		return ctl_fail(CTL_SERVER, "the payload is sealed");
+		return ctl_fail(CTL_SERVER,
+			"the payload is sealed until the timer fires");
 	buf_reserve(&b, cap);
 	if (sodium_base642bin((unsigned char *)b.p, cap, text, cap - 1, NULL,
 		    &n, NULL, sodium_base64_VARIANT_ORIGINAL) != 0)
@@ -187,9 +188,9 @@ cmd_timer_peek(struct ctl *c, const struct cmd_call *a)
 	buf_putc(&path, '\0');
 	q.path = path.p;
 	code = client_ask(c, &q, &r);
-	if (code == 0 && !doc_true(buf_span(&r.body), "found", &c->arena))
-		code = CTL_NOTHING;
-	else if (code == 0 && cmd_bool(a, "payload"))
+	if (code == 0)
+		code = cmd_kv_found(c, buf_span(&r.body));
+	if (code == 0 && cmd_bool(a, "payload"))
 		code = print_payload(c, buf_span(&r.body));
 	else if (code == 0)
 		code = out_print(c, buf_span(&r.body), NULL);

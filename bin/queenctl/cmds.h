@@ -80,6 +80,8 @@ int cmd_timer_list(struct ctl *c, const struct cmd_call *a);
 int cmd_timer_count(struct ctl *c, const struct cmd_call *a);
 int cmd_system_kv_timers(struct ctl *c, const struct cmd_call *a);
 int cmd_lock(struct ctl *c, const struct cmd_call *a);
+/* CTL_NOTHING = not found; an error when the answer does not say. */
+int cmd_kv_found(struct ctl *c, struct span answer);
 /* Says on stderr how a page that was cut goes on. */
 void cmd_kv_tell_more(struct ctl *c, struct span answer);
 

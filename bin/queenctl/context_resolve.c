@@ -116,25 +116,18 @@ set_url(struct context_target *t, const char *url, struct err *e)
 /* ---- token ---- */
 
 static char *
-trimmed(struct span s)
-{
-	while (s.n && strchr(" \t\r\n", s.p[s.n - 1]))
-		s.n--;
-	while (s.n && strchr(" \t\r\n", *s.p))
-		s = span_make(s.p + 1, s.n - 1);
-	return strndup(s.p ? s.p : "", s.n);
-}
-
-static char *
 token_of_file(const char *path, struct err *e)
 {
 	struct buf text = BUF_ZERO;
 	char *out = NULL;
+	struct span s;
 
-	if (file_read(path, TOKEN_MAX_BYTES, &text, e) == 0)
-		out = trimmed(buf_span(&text));
-	else
+	if (file_read(path, TOKEN_MAX_BYTES, &text, e) == 0) {
+		s = span_trim(buf_span(&text));
+		out = strndup(s.n ? s.p : "", s.n);
+	} else {
 		err_wrap(e, "the token");
+	}
 	if (text.p)
 		explicit_bzero(text.p, text.len);
 	buf_fini(&text);

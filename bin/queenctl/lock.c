@@ -11,6 +11,7 @@
 #include "ctl.h"
 #include "doc.h"
 #include "jwrite.h"
+#include "why.h"
 
 int64_t
 lock_now_ms(void)
@@ -77,12 +78,11 @@ ask(struct lock *l, const char *method, struct span body, int64_t timeout_ms,
 		return note(l, LOCK_UNSURE, "the answer is not JSON");
 	if (r->status == 200)
 		return LOCK_MINE;
-	why = doc_str(buf_span(&r->body), "detail|reason|error",
-		"the server refused", &l->ctl->arena);
+	why = why_refused(buf_span(&r->body), &l->ctl->arena);
 	return note(l,
 		r->status == 429 || r->status >= 500 ? LOCK_UNSURE
 						     : LOCK_REFUSED,
-		why);
+		why ? why : "the server refused");
 }
 
 /* Takes the version of a row that is ours, whatever the answer says. */
@@ -114,6 +114,19 @@ write_value(const struct lock *l, struct jwrite *w)
 	jwrite_end(w);
 }
 
+/* Without one there is nothing to fence with, nor to renew. */
+static enum lock_verdict
+take_lease(struct lock *l, struct span answer, int64_t sent_ms)
+{
+	int64_t version = doc_i64(answer, "version", 0, &l->ctl->arena);
+
+	if (version <= 0)
+		return note(l, LOCK_REFUSED, "the answer has no version");
+	l->version = version;
+	l->ends_ms = sent_ms + l->ttl_ms;
+	return note(l, LOCK_MINE, "");
+}
+
 static enum lock_verdict
 put(struct lock *l, int64_t expect, int64_t timeout_ms)
 {
@@ -134,8 +147,7 @@ put(struct lock *l, int64_t expect, int64_t timeout_ms)
 		struct span s = buf_span(&r.body);
 
 		if (doc_true(s, "applied", &l->ctl->arena)) {
-			l->version = doc_i64(s, "version", 0, &l->ctl->arena);
-			l->ends_ms = sent_ms + l->ttl_ms;
+			v = take_lease(l, s, sent_ms);
 		} else if (is_ours(l, s)) {
 			/* an earlier put whose answer was lost: put again */
 			v = note(l, LOCK_UNSURE, "an answer was lost");

@@ -66,9 +66,3 @@ announce_flags(struct ctx *x)
 {
 	tell(x, HINT_FLAGS, 0, 0, 0);
 }
-
-void
-announce_timers(struct ctx *x)
-{
-	tell(x, HINT_TIMERS, 0, 0, 0);
-}

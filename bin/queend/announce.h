@@ -29,7 +29,5 @@ void announce_moved(struct ctx *x, int64_t queue_id, int64_t group_id,
 void announce_catalog(struct ctx *x, int64_t queue_id);
 /* A flag of queen.flags was set. */
 void announce_flags(struct ctx *x);
-/* A timer was scheduled; to others only, see timer_fire_wake. */
-void announce_timers(struct ctx *x);
 
 #endif

@@ -22,6 +22,7 @@ struct arena;
 struct catalog;
 struct ctx;
 struct err;
+struct ring;
 
 /* Each begins with its id: map_is_i64. */
 struct cat_queue {
@@ -34,7 +35,7 @@ struct cat_queue {
 	bool encrypted;
 	bool gone;			/* deleted or forgotten */
 	int64_t changed_at_us;
-	void *rings;			/* owned by pops: rings of its groups */
+	struct ring *rings;		/* owned by pops: rings of its groups */
 	int wants;			/* owned by pops: missing partitions */
 };
 

@@ -357,11 +357,7 @@ on_hint(void *arg, const struct hint_item *i)
 	case HINT_FLAGS:
 		flags_refresh(x, NULL, NULL);
 		break;
-	case HINT_TIMERS:
-		timer_fire_heard(x);
-		break;
 	case HINT_RESYNC:
-		timer_fire_heard(x);
 		catalog_refresh(x->catalog);
 		pops_resync(x->pops);
 		break;
@@ -375,7 +371,6 @@ on_listening(void *arg)
 {
 	struct changes *c = arg;
 
-	timer_fire_heard(c->x);
 	catalog_refresh(c->x->catalog);
 	flags_refresh(c->x, NULL, NULL);
 	pops_resync(c->x->pops);

@@ -4,12 +4,10 @@
 
 #include "hsrv.h"
 
-/* Without a header everyone is the default tenant. */
-static const struct ctx_who nobody = { .tenant = { .b = { [15] = 1 } } };
-
 static const struct ctx_who *
 who_of(const struct hsrv_req *r)
 {
+	static const struct ctx_who nobody = CTX_NOBODY_INIT;
 	const struct ctx_who *who = hsrv_who(r);
 
 	return who ? who : &nobody;

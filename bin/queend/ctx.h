@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "qid.h"
 #include "span.h"
@@ -76,6 +77,14 @@ struct ctx_who {
 	struct qid tenant;
 	struct span subject;
 };
+#define CTX_NOBODY_INIT { .tenant = { .b = { [15] = 1 } } }
+#define CTX_NOBODY ((struct ctx_who)CTX_NOBODY_INIT)
+
+static inline bool
+ctx_is_default_tenant(const struct qid *t)
+{
+	return memcmp(t, &CTX_NOBODY.tenant, sizeof(*t)) == 0;
+}
 
 /*
  * The context of a request, the tenant it speaks for, and who sent it: `sub`

@@ -291,19 +291,6 @@ dead_retry(struct hsrv_req *r)
 		message_reply_gone(r);
 }
 
-static struct span
-trimmed(struct span s)
-{
-	while (s.n && (s.p[0] == ' ' || (s.p[0] >= '\t' && s.p[0] <= '\r'))) {
-		s.p++;
-		s.n--;
-	}
-	while (s.n && (s.p[s.n - 1] == ' ' ||
-			      (s.p[s.n - 1] >= '\t' && s.p[s.n - 1] <= '\r')))
-		s.n--;
-	return s;
-}
-
 /* A destination's name: absent stays empty, blank is refused. */
 static bool
 take_target(struct hsrv_req *r, const char *what, const struct jspan_val *v,
@@ -313,7 +300,7 @@ take_target(struct hsrv_req *r, const char *what, const struct jspan_val *v,
 		return false;
 	if (v->type == JSPAN_NULL)
 		return true;
-	*out = trimmed(*out);
+	*out = span_trim(*out);
 	return admin_name(r, what, *out);
 }
 

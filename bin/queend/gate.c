@@ -36,8 +36,6 @@ struct gate {
 	LIST_HEAD(, held) held;
 };
 
-static const struct ctx_who nobody = { .tenant = { .b = { [15] = 1 } } };
-
 int
 gate_new(const struct settings *s, struct gate **out, struct err *e)
 {
@@ -169,12 +167,12 @@ find_tenant(
 static bool
 pass(struct gate *g, struct hsrv_req *r, int level, struct span subject)
 {
-	struct qid tenant = nobody.tenant;
+	struct qid tenant = CTX_NOBODY.tenant;
 	struct ctx_who *who;
 
 	if (!find_tenant(g, r, level, &tenant))
 		return false;
-	if (!subject.n && memcmp(&tenant, &nobody.tenant, sizeof(tenant)) == 0)
+	if (!subject.n && ctx_is_default_tenant(&tenant))
 		return true;
 	who = arena_alloc(hsrv_arena(r), sizeof(*who));
 	who->tenant = tenant;

@@ -92,16 +92,6 @@ gate_level(enum hsrv_method m, struct span path)
 	return ROUTE_READ_WRITE;
 }
 
-static struct span
-trimmed(struct span s)
-{
-	while (s.n && (s.p[0] == ' ' || s.p[0] == '\t'))
-		s = span_make(s.p + 1, s.n - 1);
-	while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
-		s.n--;
-	return s;
-}
-
 static bool
 entry_skips(struct span entry, struct span path)
 {
@@ -116,7 +106,7 @@ gate_skips(const char *list, struct span path)
 {
 	while (list && *list) {
 		size_t n = strcspn(list, ",");
-		struct span entry = trimmed(span_make(list, n));
+		struct span entry = span_trim(span_make(list, n));
 
 		if (entry.n && entry_skips(entry, path))
 			return true;

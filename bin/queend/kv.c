@@ -12,40 +12,27 @@
 #include "jwrite.h"
 #include "kv_batch.h"
 #include "kv_reply.h"
+#include "ops_body.h"
 
 /* ---- the batch ---- */
 
 void
 kv_post(struct hsrv_req *r)
 {
-	struct jspan_val v, ops = { .type = JSPAN_NONE };
-	struct jspan j;
-	struct span key;
+	struct span ops;
+	const char *why;
 
-	jspan_open(&j, hsrv_body(r));
-	if (jspan_peek(&j) == JSPAN_ARRAY) {
-		kv_batch_start(r, hsrv_body(r), false);
-		return;
+	switch (ops_body_read(r, &ops, &why)) {
+	case OPS_BODY_GOOD:
+		kv_batch_start(r, ops, false);
+		break;
+	case OPS_BODY_TENANT:
+		kv_reply_tenant(r);
+		break;
+	case OPS_BODY_BAD:
+		kv_reply_bad(r, "kv_bad_body", why);
+		break;
 	}
-	if (jspan_enter_object(&j))
-		while (jspan_next_key(&j, hsrv_arena(r), &key) &&
-			jspan_take(&j, &v)) {
-			if (span_is(key, "tenant") ||
-				span_is(key, "tenantId") ||
-				span_is(key, "_tenant")) {
-				kv_reply_tenant(r);
-				return;
-			}
-			if (span_is(key, "operations"))
-				ops = v;
-		}
-	if (j.error || !jspan_end(&j))
-		kv_reply_bad_body(r, &j);
-	else if (ops.type != JSPAN_ARRAY)
-		kv_reply_bad(r, "kv_bad_body",
-			"operations must be an array of operations");
-	else
-		kv_batch_start(r, ops.raw, false);
 }
 
 /* ---- one key by its path ---- */
@@ -80,9 +67,7 @@ copy_members(struct hsrv_req *r, struct jwrite *w, const char *const *names)
 					"for the body of this route");
 				return false;
 			}
-			if (span_is(key, "tenant") ||
-				span_is(key, "tenantId") ||
-				span_is(key, "_tenant")) {
+			if (ops_body_names_tenant(key)) {
 				kv_reply_tenant(r);
 				return false;
 			}

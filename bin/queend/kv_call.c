@@ -5,8 +5,8 @@
 #include "count.h"
 #include "ctx.h"
 #include "err.h"
+#include "fault.h"
 #include "kv_ops.h"
-#include "kv_reply.h"
 #include "pgbin.h"
 #include "pgpool.h"
 
@@ -18,7 +18,7 @@ static void
 on_failed(struct kv_call *c, const struct err *e)
 {
 	struct ctx *x = ctx_of(c->r);
-	struct kv_fault f;
+	struct fault f;
 
 	if (pgpool_was_victim(e) && c->faults++ < FAULTS_MAX) {
 		send_call(c);
@@ -37,7 +37,7 @@ on_failed(struct kv_call *c, const struct err *e)
 	if (c->failed)
 		c->failed(c);
 	kv_ops_fault(e, &f);
-	kv_reply_fault(c->r, &f);
+	fault_reply(c->r, &f);
 }
 
 static void
@@ -84,10 +84,13 @@ void
 kv_call_start(struct kv_call *c)
 {
 	struct kvlimit_no no;
+	struct fault f;
 
 	c->ask.kv = true;
-	if (kvlimit_admit(ctx_of(c->r), ctx_tenant(c->r), &c->ask, &no))
+	if (kvlimit_admit(ctx_of(c->r), ctx_tenant(c->r), &c->ask, &no)) {
 		send_call(c);
-	else
-		kv_reply_limit(c->r, &no);
+		return;
+	}
+	fault_of_limit(&no, &f);
+	fault_reply(c->r, &f);
 }

@@ -10,9 +10,14 @@
 #include "kv_call.h"
 #include "kv_ops.h"
 #include "kv_reply.h"
+#include "kv_value.h"
+#include "ops_body.h"
 #include "pgbin.h"
 #include "pgpool.h"
 #include "settings.h"
+
+/* Of a key, as the database has it. */
+enum { TEXT_MAX_BYTES = 512 };
 
 /* clang-format off */
 static const struct pgstmt STMT_NAMESPACES = { "kv_namespaces",
@@ -145,15 +150,49 @@ list_member(struct hsrv_req *r, struct listing *l, struct span key,
 			    !jspan_text(v, hsrv_arena(r), text) ||
 			    (text->n && memchr(text->p, 0, text->n))))
 		return "ns, prefix and after are strings without NUL";
-	if (text && text->n > 512)
-		return "prefix and after have at most 512 bytes";
 	if (flag && v->type != JSPAN_BOOL)
 		return "keysOnly and includeExpired are booleans";
 	if (flag)
 		*flag = v->truth;
-	if (span_is(key, "limit") && !jspan_i64(v, &l->limit))
+	if (span_is(key, "limit") &&
+		(v->type != JSPAN_NUMBER ||
+			!kv_value_clamped(v->raw, &l->limit)))
 		return "limit is an integer";
 	return NULL;
+}
+
+/* False after having replied. */
+static bool
+read_listing(struct hsrv_req *r, struct listing *l)
+{
+	struct jspan_val v;
+	struct jspan j;
+	struct span key;
+	const char *wrong = NULL;
+
+	jspan_open(&j, hsrv_body(r));
+	if (jspan_enter_object(&j))
+		while (!wrong && jspan_next_key(&j, hsrv_arena(r), &key) &&
+			jspan_take(&j, &v)) {
+			if (ops_body_names_tenant(key)) {
+				kv_reply_tenant(r);
+				return false;
+			}
+			wrong = list_member(r, l, key, &v);
+		}
+	if (wrong)
+		kv_reply_bad(r, "kv_bad_request", wrong);
+	else if (j.error || !jspan_end(&j))
+		kv_reply_bad_body(r, &j);
+	else if (!kv_ops_is_namespace(l->ns))
+		kv_reply_bad(r, "kv_bad_namespace",
+			"ns must match [a-z0-9][a-z0-9._-]{0,63}");
+	else if (l->prefix.n > TEXT_MAX_BYTES || l->after.n > TEXT_MAX_BYTES)
+		kv_reply_large(r, "kv_key_too_large",
+			"prefix and after have at most 512 bytes");
+	else
+		return true;
+	return false;
 }
 
 static void
@@ -177,31 +216,13 @@ void
 kv_list(struct hsrv_req *r)
 {
 	struct listing *l = arena_zalloc(hsrv_arena(r), sizeof(*l));
-	struct jspan_val v;
-	struct jspan j;
-	struct span key;
-	const char *wrong = NULL;
 
 	l->limit = 100;
-	if (!kv_no_query(r))
+	if (!kv_no_query(r) || !read_listing(r, l))
 		return;
-	jspan_open(&j, hsrv_body(r));
-	if (jspan_enter_object(&j))
-		while (!wrong && jspan_next_key(&j, hsrv_arena(r), &key) &&
-			jspan_take(&j, &v))
-			wrong = list_member(r, l, key, &v);
-	if (wrong) {
-		kv_reply_bad(r, "kv_bad_request", wrong);
-	} else if (j.error || !jspan_end(&j)) {
-		kv_reply_bad_body(r, &j);
-	} else if (!kv_ops_is_namespace(l->ns)) {
-		kv_reply_bad(r, "kv_bad_namespace",
-			"ns must match [a-z0-9][a-z0-9._-]{0,63}");
-	} else {
-		l->call = (struct kv_call){ .r = r,
-			.stmt = &STMT_LIST,
-			.args = add_args,
-			.answer = on_listed };
-		kv_call_start(&l->call);
-	}
+	l->call = (struct kv_call){ .r = r,
+		.stmt = &STMT_LIST,
+		.args = add_args,
+		.answer = on_listed };
+	kv_call_start(&l->call);
 }

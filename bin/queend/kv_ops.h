@@ -17,6 +17,7 @@
 struct arena;
 struct ctx;
 struct err;
+struct fault;
 struct jwrite;
 struct pgargs;
 
@@ -53,15 +54,6 @@ struct kv_ops {
 	bool required;			/* one is: the call needs a bundle */
 };
 
-/* A refusal: `{"error":..,"reason":..,"detail":..}`; literals. */
-struct kv_fault {
-	int status;
-	const char *error, *reason;
-	int retry_after_s;		/* 0 = no header */
-	char detail[256];		/* may be empty */
-	char reason_text[256];		/* room for a reason of the database */
-};
-
 /* Where a result has the columns of kv_apply_v1. */
 struct kv_cols {
 	int ord, row_no, verdict, reason, key, value, version, expires_at,
@@ -72,7 +64,7 @@ struct kv_cols {
 bool kv_ops_is_namespace(struct span s);
 /* Reads and checks a JSON array of operations.  0, or -1 with *f filled. */
 int kv_ops_parse(struct span json, bool in_bundle, const struct ctx *x,
-	struct arena *a, struct kv_ops *o, struct kv_fault *f)
+	struct arena *a, struct kv_ops *o, struct fault *f)
 	__attribute__((warn_unused_result));
 /*
  * The arguments p_read_bytes and k_op .. m_key of kv_apply_v1, 16 of them.
@@ -80,6 +72,8 @@ int kv_ops_parse(struct span json, bool in_bundle, const struct ctx *x,
  */
 void kv_ops_args(struct pgargs *a, const struct kv_ops *o,
 	const struct ctx *x);
+/* Of kv_one_v1, p_op .. p_max: an operation on one key. */
+void kv_ops_args_one(struct pgargs *a, const struct kv_op *op);
 
 /*
  * Rows [from, to) are those of kv_apply_v1; finds each operation's.  False
@@ -107,6 +101,6 @@ void kv_ops_write_lost(struct jwrite *w, const struct kv_ops *o,
 	int64_t failed_index, const PGresult *res, const struct kv_cols *c,
 	int row);
 /* What an error of the call means to the client. */
-void kv_ops_fault(const struct err *e, struct kv_fault *f);
+void kv_ops_fault(const struct err *e, struct fault *f);
 
 #endif

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* KV operations as arguments, and the rows that answer them as JSON. */
-#include <stdio.h>
-
 #include "buf.h"
 #include "ctx.h"
 #include "err.h"
+#include "fault.h"
 #include "jwrite.h"
 #include "kv_ops.h"
 #include "pgbin.h"
@@ -96,6 +95,36 @@ kv_ops_args(struct pgargs *a, const struct kv_ops *o, const struct ctx *x)
 		pgargs_item_bool(a, o->v[i].keys_only);
 	pgargs_close(a);
 	put_keys(a, o);
+}
+
+static void
+put_text(struct pgargs *a, struct span s)
+{
+	if (s.n == 0)
+		pgargs_null(a);
+	else
+		pgargs_text(a, s);
+}
+
+void
+kv_ops_args_one(struct pgargs *a, const struct kv_op *op)
+{
+	pgargs_i32(a, op->kind);
+	pgargs_text(a, op->ns);
+	pgargs_text(a, op->key);
+	put_text(a, op->value);
+	if (op->expect < 0)
+		pgargs_null(a);
+	else
+		pgargs_i64(a, op->expect);
+	if (op->ttl_s == 0)
+		pgargs_null(a);
+	else
+		pgargs_i64(a, op->ttl_s);
+	pgargs_bool(a, op->required);
+	put_text(a, op->delta);
+	put_text(a, op->min);
+	put_text(a, op->max);
 }
 
 /* ---- rows ---- */
@@ -265,49 +294,22 @@ kv_ops_write_lost(struct jwrite *w, const struct kv_ops *o,
 
 /* ---- errors ---- */
 
-/* A reason of ours is a word; what PostgreSQL itself says is not. */
-static bool
-is_reason(const char *s)
-{
-	return strncmp(s, "kv_", 3) == 0 && !strchr(s, ' ');
-}
-
-static void
-set_fault(struct kv_fault *f, int status, const char *error, const char *reason)
-{
-	f->status = status;
-	f->error = error;
-	f->reason = reason;
-	f->retry_after_s = status == 503;
-}
-
 void
-kv_ops_fault(const struct err *e, struct kv_fault *f)
+kv_ops_fault(const struct err *e, struct fault *f)
 {
-	const char *s = e->sqlstate;
+	static const struct fault_words words = { .prefix = "kv_",
+		.unavailable = "kv_unavailable",
+		.pool_exhausted = "kv_pool_exhausted",
+		.timeout = "kv_timeout",
+		.bad_request = "kv_bad_request",
+		.misconfigured = "kv_misconfigured",
+		.error = "kv_error" };
 
-	*f = (struct kv_fault){ .status = 0 };
-	snprintf(f->reason_text, sizeof(f->reason_text), "%s", e->text);
-	if (e->kind == ERR_LIMIT) {
-		set_fault(f, 503, "kv_unavailable", "kv_pool_exhausted");
-	} else if (strcmp(s, "57014") == 0 ||
-		   strncmp(e->text, "statement timeout", 17) == 0) {
-		set_fault(f, 503, "kv_unavailable", "kv_timeout");
-	} else if (s[0] == '\0') {
-		set_fault(f, 503, "kv_unavailable", "connection");
-	} else if (strcmp(s, "22001") == 0) {
-		set_fault(f, 413, "payload_too_large", f->reason_text);
-	} else if (strncmp(s, "22", 2) == 0) {
-		/* 22023 is ours; the others: a number or text it cannot hold */
-		set_fault(f, 400, "kv_bad_request",
-			is_reason(e->text) ? f->reason_text : "kv_bad_request");
-		if (!is_reason(e->text))
-			snprintf(f->detail, sizeof(f->detail), "%s", e->text);
-	} else if (e->kind == ERR_DB_RETRY || e->kind == ERR_DB_UNKNOWN) {
-		set_fault(f, 503, "kv_unavailable", f->reason_text);
-	} else if (strncmp(s, "42", 2) == 0) {
-		set_fault(f, 500, "kv_misconfigured", f->reason_text);
-	} else {
-		set_fault(f, 500, "kv_error", f->reason_text);
+	fault_of_err(e, &words, f);
+	if (f->status == 400 && strcmp(e->sqlstate, "22001") == 0) {
+		f->status = 413;
+		f->error = "payload_too_large";
+		f->reason = f->reason_text;
+		f->detail[0] = '\0';
 	}
 }

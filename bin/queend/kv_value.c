@@ -47,6 +47,28 @@ escape(const char *p, const char *end, size_t *bytes)
 	return 6;
 }
 
+/* PostgreSQL refuses a number of more places before it writes one. */
+enum { PLACES_MAX = 150000 };
+
+/*
+ * The exponent at p, behind a digit: its length.  *bytes: the zeros it stands
+ * for, since jsonb prints plain decimals and 1e99999 is a hundred thousand.
+ */
+static size_t
+exponent(const char *p, const char *end, size_t *bytes)
+{
+	const char *from = p++;
+	size_t places = 0;
+
+	if (p < end && (*p == '+' || *p == '-'))
+		p++;
+	for (; p < end && *p >= '0' && *p <= '9'; p++)
+		if (places <= PLACES_MAX)
+			places = places * 10 + (size_t)(*p - '0');
+	*bytes = places <= PLACES_MAX ? places : (size_t)(p - from);
+	return (size_t)(p - from);
+}
+
 bool
 kv_value_bytes(struct span json, size_t *bytes)
 {
@@ -63,6 +85,9 @@ kv_value_bytes(struct span json, size_t *bytes)
 				return false;
 		} else if (*p == '"') {
 			in_string = !in_string;
+		} else if (!in_string && (*p == 'e' || *p == 'E') &&
+			   p > json.p && p[-1] >= '0' && p[-1] <= '9') {
+			n = exponent(p, end, &printed);
 		} else if (!in_string && (*p == ' ' || *p == '\t' ||
 						 *p == '\n' || *p == '\r')) {
 			printed = 0;
@@ -126,4 +151,37 @@ kv_value_integer(struct span number, int64_t *out)
 		return false;
 	*out = minus ? -(int64_t)v : (int64_t)v;
 	return true;
+}
+
+/* Of a number that is no int64: has it no fraction? */
+static bool
+is_whole(const char *p, const char *end)
+{
+	int64_t fraction = 0, digits = 0, given = 0;
+	bool point = false;
+
+	for (; p < end && *p != 'e' && *p != 'E'; p++) {
+		point = point || *p == '.';
+		digits += point && *p != '.';
+		if (point && *p > '0')
+			fraction = digits; /* places that count */
+	}
+	if (p == end)
+		return fraction == 0;
+	p += 1 + (p + 1 < end && p[1] == '+');
+	/* an exponent beyond all reason has a sign still */
+	if (!span_i64(span_make(p, (size_t)(end - p)), &given))
+		return *p != '-';
+	return given >= fraction;
+}
+
+bool
+kv_value_clamped(struct span number, int64_t *out)
+{
+	bool minus = number.n > 0 && *number.p == '-';
+
+	if (kv_value_integer(number, out))
+		return true;
+	*out = minus ? -INT64_MAX : INT64_MAX;
+	return is_whole(number.p + minus, number.p + number.n);
 }

@@ -10,12 +10,15 @@
 #include "span.h"
 
 /*
- * Bytes of a valid JSON text once it is written without white space and with
- * the shortest escapes.  False when a string in it cannot be stored: it holds
+ * Bytes of a valid JSON text once it is written without white space, with the
+ * shortest escapes and with numbers in plain decimals (at most: 1.5e2 counts
+ * as 5).  False when a string in it cannot be stored: it holds
  * \u0000 or half of a surrogate pair.
  */
 bool kv_value_bytes(struct span json, size_t *bytes);
 /* An integer in any spelling (5, 5.0, 50e-1); false when it is none. */
 bool kv_value_integer(struct span number, int64_t *out);
+/* The same for what is clamped anyway: the nearest int64. */
+bool kv_value_clamped(struct span number, int64_t *out);
 
 #endif

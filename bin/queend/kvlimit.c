@@ -110,22 +110,24 @@ check_switches(
 			ask->in_bundle ? 0 : DISABLED_RETRY_S });
 }
 
+/* The default tenant is the operator's own, unless a grant is asked of all. */
 static bool
-grant_wanted(const struct settings *s)
+grant_wanted(const struct settings *s, const struct qid *tenant)
 {
 	if (!s->kv_require_grant)
-		return s->tenancy_header;
+		return s->tenancy_header && !ctx_is_default_tenant(tenant);
 	return strchr("tT1yY", s->kv_require_grant[0]) != NULL ||
 	       strcmp(s->kv_require_grant, "on") == 0;
 }
 
 static bool
 check_grant(struct kvlimit *k, const struct kvlimit_tenant *t,
-	const struct kvlimit_ask *ask, struct kvlimit_no *no)
+	const struct qid *tenant, const struct kvlimit_ask *ask,
+	struct kvlimit_no *no)
 {
 	if (!adds(ask))
 		return true;
-	if (t->enabled && (t->granted || !grant_wanted(k->x->conf)))
+	if (t->enabled && (t->granted || !grant_wanted(k->x->conf, tenant)))
 		return true;
 	/* who has a grant is not known yet */
 	if (t->enabled && k->loaded_ms < 0)
@@ -218,8 +220,9 @@ kvlimit_admit(struct ctx *x, const struct qid *tenant,
 	t = kvlimit_tenant(k, tenant);
 	if (!t)
 		return unavailable(k, ask, no, "kv_too_many_tenants");
-	return check_grant(k, t, ask, no) && check_horizon(k, t, ask, no) &&
-	       check_rate(k, t, ask, no) && check_occupancy(k, t, ask, no);
+	return check_grant(k, t, tenant, ask, no) &&
+	       check_horizon(k, t, ask, no) && check_rate(k, t, ask, no) &&
+	       check_occupancy(k, t, ask, no);
 }
 
 void

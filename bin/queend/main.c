@@ -267,7 +267,7 @@ listen_metrics(struct boot *b, struct err *e)
 		.unmatched = route_unmatched,
 		.ctx = &b->x,
 		.max_body_bytes = 1024,
-		.memory_bytes = 1 << 20,
+		.memory_bytes = b->conf.http_memory_mb << 20,
 	};
 
 	b->metrics = hsrv_new(b->x.loop, &c);

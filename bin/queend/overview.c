@@ -3,14 +3,16 @@
 #include "status.h"
 
 #include "admin.h"
+#include "ctx.h"
 #include "hsrv.h"
+#include "settings.h"
 #include "stats.h"
 #include "window.h"
 
 enum { STATUS_LIMIT = 100 };
 
 static const struct pgstmt STMT_STATUS = { "status",
-	"select status, body from queen.status_v1($1, $2, $3, $4, $5)" };
+	"select status, body from queen.status_v2($1, $2, $3, $4, $5, $6)" };
 static const struct pgstmt STMT_QUEUES = { "status_queues",
 	"select status, body "
 	"from queen.status_queues_v1($1, $2, $3, $4, $5, $6)" };
@@ -19,6 +21,19 @@ static const struct pgstmt STMT_QUEUE = { "status_queue",
 static const struct pgstmt STMT_ANALYTICS = { "status_analytics",
 	"select status, body "
 	"from queen.status_analytics_v1($1, $2, $3, $4, $5, $6, $7)" };
+
+/* Who names a tenant sees that one; the operator, who names none, the cell. */
+static void
+put_tenant(struct hsrv_req *r, struct pgargs *a)
+{
+	struct span s;
+
+	if (ctx_of(r)->conf->tenancy_header &&
+		hsrv_header(r, "x-queen-tenant", &s) && s.n)
+		pgargs_uuid(a, ctx_tenant(r));
+	else
+		pgargs_null(a);
+}
 
 void
 status_overview(struct hsrv_req *r)
@@ -29,6 +44,7 @@ status_overview(struct hsrv_req *r)
 	if (!window_read(r, WINDOW_HOUR_S, &w))
 		return;
 	pgargs_init(&a);
+	put_tenant(r, &a);
 	window_times(&a, &w);
 	window_filters(&a, &w);
 	stats_pass(r, STATS_SUMMARY, &STMT_STATUS, &a, "status");

@@ -129,7 +129,7 @@ struct disc {
 
 struct ring {
 	TAILQ_ENTRY(ring) all;
-	struct ring *next_in_queue;
+	struct ring *next_in_queue, **link_in_queue; /* NULL: in none */
 	struct pops *pops;
 	struct hot *hot;
 	struct cat_group *group;

@@ -56,24 +56,22 @@ queue_link(struct ring *ring, struct cat_queue *q)
 {
 	ring->queue = q;
 	ring->next_in_queue = q->rings;
+	ring->link_in_queue = &q->rings;
+	if (q->rings)
+		q->rings->link_in_queue = &ring->next_in_queue;
 	q->rings = ring;
 }
 
+/* Not by a walk: a queue may have more groups than anybody can count. */
 static void
 queue_unlink(struct ring *ring)
 {
-	struct ring *at = ring->queue->rings, *before = NULL;
-
-	while (at && at != ring) {
-		before = at;
-		at = at->next_in_queue;
-	}
-	if (!at)
+	if (!ring->link_in_queue)
 		return;
-	if (before)
-		before->next_in_queue = ring->next_in_queue;
-	else
-		ring->queue->rings = ring->next_in_queue;
+	*ring->link_in_queue = ring->next_in_queue;
+	if (ring->next_in_queue)
+		ring->next_in_queue->link_in_queue = ring->link_in_queue;
+	ring->link_in_queue = NULL;
 }
 
 /* The catalogue may have a new entry for the group of an old ring. */

@@ -51,7 +51,6 @@ struct settings {
 	int64_t timers_max_ops, timers_max_horizon_s, timers_max_payload_bytes;
 	bool sweeper_isolate;
 	int64_t sweeper_min_sleep_ms, sweeper_max_sleep_ms;
-	int64_t sweeper_idle_max_sleep_ms, sweeper_idle_after;
 	int64_t sweeper_cycle_max_rows, sweeper_due_cap, sweeper_max_fire_bytes;
 	int64_t sweeper_max_attempts, sweeper_backoff_min_ms;
 	int64_t sweeper_backoff_max_ms, sweeper_transient_backoff_ms;

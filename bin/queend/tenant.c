@@ -63,9 +63,7 @@ on_pass(struct hsrv_req *r, const PGresult *res)
 static bool
 check_default(struct hsrv_req *r, const struct purge *p)
 {
-	static const struct qid dflt = { .b = { [15] = 1 } };
-
-	if (p->allow_default || memcmp(ctx_tenant(r), &dflt, sizeof(dflt)) != 0)
+	if (p->allow_default || !ctx_is_default_tenant(ctx_tenant(r)))
 		return true;
 	hsrv_reply_error(r, 400,
 		"%s purging the default tenant needs allowDefaultTenant=true",

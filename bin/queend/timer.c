@@ -6,18 +6,15 @@
  */
 #include "timer.h"
 
-#include <stdio.h>
-
 #include "arena.h"
 #include "count.h"
 #include "ctx.h"
 #include "err.h"
+#include "fault.h"
 #include "hsrv.h"
-#include "jspan.h"
 #include "jwrite.h"
-#include "kv_ops.h"
-#include "kv_reply.h"
 #include "kvlimit.h"
+#include "ops_body.h"
 #include "pgbin.h"
 #include "pgpool.h"
 #include "timer_fire.h"
@@ -43,23 +40,21 @@ struct call {
 void
 timer_refuse(struct hsrv_req *r, const char *reason, const char *detail)
 {
-	struct kv_fault f = {
-		.status = 400, .error = "timers_bad_request", .reason = reason
-	};
+	struct fault f;
 
-	snprintf(f.detail, sizeof(f.detail), "%s", detail);
-	kv_reply_fault(r, &f);
+	fault_set(&f, 400, "timers_bad_request", reason, "%s", detail);
+	fault_reply(r, &f);
 }
 
 void
 timer_failed(struct hsrv_req *r, const struct err *e)
 {
-	struct kv_fault f;
+	struct fault f;
 
 	if (e->kind != ERR_LIMIT && !pgpool_had_none(e))
 		count_db_error(ctx_of(r));
 	timer_ops_fault(e, &f);
-	kv_reply_fault(r, &f);
+	fault_reply(r, &f);
 }
 
 /* ---- schedule and cancel ---- */
@@ -87,23 +82,13 @@ reply_results(struct call *c, const PGresult *res)
 	hsrv_reply(c->r, 200);
 }
 
-/* What the limits refuse they count themselves. */
-static void
-count_refused(struct ctx *x, const struct kv_fault *f)
-{
-	kvlimit_schedule_refused(x, f->status == 413   ? KVLIMIT_SIZE
-				    : f->status == 403 ? KVLIMIT_HORIZON
-				    : f->status == 400 ? KVLIMIT_SHAPE
-						       : KVLIMIT_POOL);
-}
-
 static void send_call(struct call *c);
 
 static void
 on_failed(struct call *c, const struct err *e)
 {
 	struct ctx *x = ctx_of(c->r);
-	struct kv_fault f;
+	struct fault f;
 
 	if ((pgpool_was_victim(e) && c->faults++ < FAULTS_MAX) ||
 		timer_ops_seal(
@@ -119,7 +104,7 @@ on_failed(struct call *c, const struct err *e)
 		if (e->kind == ERR_DB_UNKNOWN)
 			timer_fire_wake(x, c->ops.soonest_ms);
 		timer_ops_fault(e, &f);
-		count_refused(x, &f);
+		timer_ops_count(x, &f);
 	}
 	timer_failed(c->r, e);
 }
@@ -129,6 +114,7 @@ on_applied(void *arg, const PGresult *res, const struct err *e)
 {
 	struct call *c = arg;
 	struct ctx *x = ctx_of(c->r);
+	struct fault f;
 
 	if (e) {
 		on_failed(c, e);
@@ -138,8 +124,13 @@ on_applied(void *arg, const PGresult *res, const struct err *e)
 		kvlimit_lane(x, true);
 		timer_fire_wake(x, c->ops.soonest_ms);
 	}
-	BUG(!timer_ops_index(&c->ops, res, &COLS, 0, PQntuples(res)));
-	reply_results(c, res);
+	if (timer_ops_index(&c->ops, res, &COLS, 0, PQntuples(res))) {
+		reply_results(c, res);
+		return;
+	}
+	fault_set(&f, 500, "timers_error", "timers_result_missing",
+		"the database gave no result for an operation");
+	fault_reply(c->r, &f);
 }
 
 static void
@@ -159,6 +150,7 @@ static bool
 admit(struct call *c)
 {
 	struct kvlimit_no no;
+	struct fault f;
 
 	if (!c->ops.schedules)
 		return true;
@@ -170,12 +162,8 @@ admit(struct call *c)
 	if ((int64_t)c->ops.n > c->ops.schedules)
 		hsrv_add_header(c->r, "x-queen-timers-hint",
 			"DELETE /api/v1/timers/:queue/*timerKey");
-	struct kv_fault f = { .status = no.status,
-		.error = no.error,
-		.reason = no.reason,
-		.retry_after_s = no.retry_after_s };
-
-	kv_reply_fault(c->r, &f);
+	fault_of_limit(&no, &f);
+	fault_reply(c->r, &f);
 	return false;
 }
 
@@ -183,13 +171,13 @@ static void
 start(struct hsrv_req *r, struct span ops)
 {
 	struct call *c = arena_zalloc(hsrv_arena(r), sizeof(*c));
-	struct kv_fault f;
+	struct fault f;
 
 	c->r = r;
 	if (timer_ops_parse(ops, ctx_of(r), ctx_tenant(r), ctx_subject(r),
 		    hsrv_arena(r), &c->ops, &f) < 0) {
-		count_refused(ctx_of(r), &f);
-		kv_reply_fault(r, &f);
+		timer_ops_count(ctx_of(r), &f);
+		fault_reply(r, &f);
 		return;
 	}
 	if (c->ops.n == 0) {
@@ -203,33 +191,19 @@ start(struct hsrv_req *r, struct span ops)
 void
 timer_post(struct hsrv_req *r)
 {
-	struct jspan_val v, ops = { .type = JSPAN_NONE };
-	struct jspan j;
-	struct span key;
-	char text[256];
+	struct span ops;
+	const char *why;
+	enum ops_body found = ops_body_read(r, &ops, &why);
 
-	jspan_open(&j, hsrv_body(r));
-	if (jspan_peek(&j) == JSPAN_ARRAY) {
-		start(r, hsrv_body(r));
+	if (found == OPS_BODY_GOOD) {
+		start(r, ops);
 		return;
 	}
-	if (jspan_enter_object(&j))
-		while (jspan_next_key(&j, hsrv_arena(r), &key) &&
-			jspan_take(&j, &v))
-			if (span_is(key, "operations"))
-				ops = v;
-	if (j.error || !jspan_end(&j)) {
-		kvlimit_schedule_refused(ctx_of(r), KVLIMIT_SHAPE);
-		snprintf(text, sizeof(text), "%s at offset %zu",
-			j.error ? j.error : "unexpected value", j.error_at);
-		timer_refuse(r, "timers_bad_body", text);
-	} else if (ops.type != JSPAN_ARRAY) {
-		kvlimit_schedule_refused(ctx_of(r), KVLIMIT_SHAPE);
-		timer_refuse(r, "timers_bad_body",
-			"operations must be an array of operations");
-	} else {
-		start(r, ops.raw);
-	}
+	kvlimit_schedule_refused(ctx_of(r), KVLIMIT_SHAPE);
+	timer_refuse(r,
+		found == OPS_BODY_TENANT ? "timers_server_owned_field"
+					 : "timers_bad_body",
+		why);
 }
 
 void
@@ -237,15 +211,14 @@ timer_delete(struct hsrv_req *r)
 {
 	struct call *c = arena_zalloc(hsrv_arena(r), sizeof(*c));
 	struct span txn = SPAN_ZERO;
-	struct kv_fault f;
+	struct fault f;
 
 	c->r = r;
 	c->bare = true;
-	if (hsrv_query(r, "txn", &txn) && txn.n && !jspan_utf8(txn))
-		timer_refuse(r, "timers_txn_required", "txn must be UTF-8");
-	else if (timer_ops_cancel(hsrv_param(r, 0), hsrv_param(r, 1), txn,
-			 hsrv_arena(r), &c->ops, &f) < 0)
-		kv_reply_fault(r, &f);
+	hsrv_query(r, "txn", &txn);
+	if (timer_ops_cancel(hsrv_param(r, 0), hsrv_param(r, 1), txn,
+		    hsrv_arena(r), &c->ops, &f) < 0)
+		fault_reply(r, &f);
 	else
 		send_call(c);
 }

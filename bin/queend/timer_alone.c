@@ -6,6 +6,7 @@
  * just waits while the rest goes.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "ctx.h"
 #include "settings.h"
@@ -19,9 +20,9 @@ enum {
 /* clang-format off */
 static const struct pgstmt STMT_ONE = { "timer_fire_one",
 	"select verdict, queue_id, part_id, n, lag_ms, queue_new, part_new from"
-	" queen.timer_fire_one_v1($1, $2, $3, $4, $5, $6, $7)" };
+	" queen.timer_fire_one_v1($1, $2, $3, $4)" };
 static const struct pgstmt STMT_NEXT = { "timer_next",
-	"select tenant, queue, timer_key, message_id from"
+	"select tenant, queue, timer_key, message_id, partition from"
 	" queen.timer_next_v1($1)" };
 static const struct pgstmt STMT_FAIL = { "timer_fail",
 	"select queen.timer_fail_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)" };
@@ -48,8 +49,11 @@ on_next(void *arg, const PGresult *res, const struct err *e)
 			.key = arena_dup(
 				&t->names_arena, pgbin_bytes(res, i, 2)),
 			.message_id = pgbin_uuid(res, i, 3),
+			.partition = arena_dup(
+				&t->names_arena, pgbin_bytes(res, i, 4)),
 		};
 	t->at = 0;
+	t->pause_ms = 0;
 	timer_fire_step(t, TIMER_ALONE);
 }
 
@@ -72,6 +76,22 @@ put_name(struct pgargs *a, const struct timer_name *n)
 	pgargs_uuid(a, &n->message_id);
 }
 
+/* Or each of them would wait for the same lock, and the rest behind them. */
+static void
+hold_alike(struct timer_fire *t)
+{
+	const struct timer_name *n = &t->names[t->at];
+
+	for (int i = t->at; i < t->names_n; i++) {
+		struct timer_name *o = &t->names[i];
+
+		if (memcmp(&o->tenant, &n->tenant, sizeof(o->tenant)) == 0 &&
+			span_eq(o->queue, n->queue) &&
+			span_eq(o->partition, n->partition))
+			o->held = true;
+	}
+}
+
 static void
 on_one(void *arg, const PGresult *res, const struct err *e)
 {
@@ -83,6 +103,8 @@ on_one(void *arg, const PGresult *res, const struct err *e)
 		return;
 	}
 	if (e) {
+		if (timer_fire_stuck(e))
+			hold_alike(t);
 		t->why = *e;
 		t->buried_badly = false;
 		timer_fire_step(t, TIMER_PUT_BACK);
@@ -100,20 +122,22 @@ timer_alone_fire(struct timer_fire *t)
 
 	if (t->at == t->names_n || t->x->stopping ||
 		!t->x->timers_fire_enabled) {
-		timer_fire_sleep(t, 0);
+		timer_fire_sleep(t, t->pause_ms);
 		return;
 	}
-	if (!t->x->conf->sweeper_isolate) {
-		t->why = (struct err){ .kind = ERR_DB_DATA,
-			.sqlstate = "XX000",
-			.text = "the fire it was part of failed" };
+	if (t->names[t->at].held || !t->x->conf->sweeper_isolate) {
+		bool held = t->names[t->at].held;
+
+		t->why =
+			(struct err){ .kind = held ? ERR_DB_RETRY : ERR_DB_DATA,
+				.text = "the fire it was part of failed" };
+		memcpy(t->why.sqlstate, held ? "55P03" : "XX000", 6);
 		t->buried_badly = false;
 		timer_fire_step(t, TIMER_PUT_BACK);
 		return;
 	}
 	pgargs_init(&a);
 	put_name(&a, &t->names[t->at]);
-	timer_fire_limits(&a, t->x->conf);
 	timer_fire_call(t, &STMT_ONE, &a, on_one);
 }
 
@@ -122,7 +146,11 @@ on_put_back(void *arg, const PGresult *res, const struct err *e)
 {
 	struct timer_fire *t = arg;
 
-	if (e && !timer_fire_passes(e) && !t->buried_badly) {
+	if (e && timer_fire_passes(e)) {
+		timer_fire_wait_out(t, e);
+		return;
+	}
+	if (e && !t->buried_badly) {
 		/* its destination cannot be made: it stays a timer */
 		t->buried_badly = true;
 		timer_fire_log(
@@ -131,10 +159,10 @@ on_put_back(void *arg, const PGresult *res, const struct err *e)
 		return;
 	}
 	if (e) {
-		timer_fire_wait_out(t, e);
-		return;
-	}
-	if (pgbin_i32(res, 0, 0) == 1)
+		/* it stays due, and the others have their turn */
+		timer_fire_log(t, "a timer cannot be put back", e);
+		t->pause_ms = t->x->conf->sweeper_transient_backoff_ms;
+	} else if (pgbin_i32(res, 0, 0) == 1)
 		t->stats.dead++;
 	else if (pgbin_i32(res, 0, 0) == 0 && !timer_fire_passes(&t->why))
 		t->stats.failed++;

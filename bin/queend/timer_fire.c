@@ -25,7 +25,6 @@ enum {
 	FIRE_ROWS = 1000, /* a lock is held for the time of so many */
 	ERROR_EVERY_MS = 30000,
 	HELD_MS = 25, /* what is due is in other hands: not sooner again */
-	HINT_EVERY_MS = 1000, /* less than two looks of an idle process */
 };
 
 /* clang-format off */
@@ -33,11 +32,11 @@ static const struct pgstmt STMT_DUE = { "timer_due",
 	"select next_us, due, late_ms from queen.timer_due_v1($1)" };
 static const struct pgstmt STMT_FIRE = { "timer_fire",
 	"select verdict, queue_id, part_id, n, lag_ms, queue_new, part_new from"
-	" queen.timer_fire_v1($1, $2, $3, $4, $5)" };
+	" queen.timer_fire_v1($1, $2)" };
 /* clang-format on */
 enum { C_VERDICT, C_QUEUE, C_PART, C_N, C_LAG, C_QUEUE_NEW, C_PART_NEW };
 /* Verdicts of a fire. */
-enum { FIRED, FAILED, BURIED, LEFT };
+enum { FIRED, LEFT };
 
 void
 timer_fire_call(struct timer_fire *t, const struct pgstmt *s, struct pgargs *a,
@@ -62,9 +61,8 @@ timer_fire_sleep(struct timer_fire *t, int64_t ms)
 	loop_timer_start(&t->timer, ms);
 }
 
-/* Something it needs is held by others for too long. */
-static bool
-is_stuck(const struct err *e)
+bool
+timer_fire_stuck(const struct err *e)
 {
 	return strcmp(e->sqlstate, "55P03") == 0 ||
 	       strcmp(e->sqlstate, "57014") == 0;
@@ -75,7 +73,7 @@ timer_fire_passes(const struct err *e)
 {
 	static const char *const classes[] = { "08", "53", "57", "58" };
 
-	if (!e->sqlstate[0] || is_stuck(e) ||
+	if (!e->sqlstate[0] || timer_fire_stuck(e) ||
 		strcmp(e->sqlstate, "40001") == 0 ||
 		strcmp(e->sqlstate, "40P01") == 0)
 		return true;
@@ -107,26 +105,14 @@ timer_fire_wait_out(struct timer_fire *t, const struct err *e)
 
 /* ---- look ---- */
 
+/* Others schedule as well, and may be gone when theirs is due. */
 static void
 sleep_until_due(struct timer_fire *t, bool any, int64_t next_us)
 {
-	const struct settings *c = t->x->conf;
-	int64_t ms = c->sweeper_max_sleep_ms;
+	int64_t ms = t->x->conf->sweeper_max_sleep_ms;
 
-	if (any) {
-		t->empty_looks = 0;
-		if (next_us / 1000 < ms)
-			ms = (next_us + 999) / 1000;
-	} else {
-		if (t->empty_looks < 1000)
-			t->empty_looks++;
-		for (int i = (int)c->sweeper_idle_after;
-			i < t->empty_looks && ms < c->sweeper_idle_max_sleep_ms;
-			i++)
-			ms *= 2;
-		if (ms > c->sweeper_idle_max_sleep_ms)
-			ms = c->sweeper_idle_max_sleep_ms;
-	}
+	if (any && next_us / 1000 < ms)
+		ms = (next_us + 999) / 1000;
 	timer_fire_sleep(t, ms);
 }
 
@@ -188,24 +174,17 @@ take_segment(struct timer_fire *t, const PGresult *res, int i)
 bool
 timer_fire_take(struct timer_fire *t, const PGresult *res)
 {
-	bool moved = false, fired = false;
+	bool fired = false;
 
 	for (int i = 0; i < PQntuples(res); i++) {
-		int verdict = pgbin_i32(res, i, C_VERDICT);
-
-		if (verdict == FIRED && !fired)
+		if (pgbin_i32(res, i, C_VERDICT) != FIRED)
+			continue;
+		if (!fired)
 			t->stats.lag_ms = 0;
-		fired = fired || verdict == FIRED;
-		if (verdict == FIRED)
-			take_segment(t, res, i);
-		else if (verdict == FAILED)
-			t->stats.failed++;
-		else if (verdict == BURIED)
-			t->stats.dead++;
-		if (verdict != LEFT)
-			moved = true;
+		fired = true;
+		take_segment(t, res, i);
 	}
-	return moved;
+	return fired;
 }
 
 static void
@@ -213,7 +192,8 @@ on_fired(void *arg, const PGresult *res, const struct err *e)
 {
 	struct timer_fire *t = arg;
 
-	if (e && timer_fire_passes(e) && !is_stuck(e)) {
+	if (e && timer_fire_passes(e) &&
+		!(timer_fire_stuck(e) && t->x->conf->sweeper_isolate)) {
 		timer_fire_wait_out(t, e);
 	} else if (e) {
 		timer_fire_log(t, "a fire failed; its timers go one by one", e);
@@ -228,14 +208,6 @@ on_fired(void *arg, const PGresult *res, const struct err *e)
 	}
 }
 
-void
-timer_fire_limits(struct pgargs *a, const struct settings *c)
-{
-	pgargs_i32(a, (int32_t)c->sweeper_max_attempts);
-	pgargs_i32(a, (int32_t)c->sweeper_backoff_min_ms);
-	pgargs_i32(a, (int32_t)c->sweeper_backoff_max_ms);
-}
-
 static void
 fire(struct timer_fire *t)
 {
@@ -245,7 +217,6 @@ fire(struct timer_fire *t)
 	pgargs_init(&a);
 	pgargs_i32(&a, (int32_t)(rows < FIRE_ROWS ? rows : FIRE_ROWS));
 	pgargs_i64(&a, t->x->conf->sweeper_max_fire_bytes);
-	timer_fire_limits(&a, t->x->conf);
 	timer_fire_call(t, &STMT_FIRE, &a, on_fired);
 }
 
@@ -290,13 +261,14 @@ on_timer(void *arg)
 		timer_fire_sleep(t, t->x->conf->sweeper_max_sleep_ms);
 }
 
-static void
-wake_at(struct timer_fire *t, int64_t at_ms)
+void
+timer_fire_wake(struct ctx *x, int64_t delay_ms)
 {
-	/* NULL while the parts are being set up */
-	if (!t || !t->x->conf->sweeper || t->x->stopping)
+	struct timer_fire *t = x->timer_fire;
+	int64_t at_ms = clk_mono_ms() + (delay_ms > 0 ? delay_ms : 0);
+
+	if (!x->conf->sweeper || x->stopping)
 		return;
-	t->empty_looks = 0;
 	if (t->state != TIMER_IDLE) {
 		if (at_ms < t->soonest_ms)
 			t->soonest_ms = at_ms;
@@ -304,25 +276,6 @@ wake_at(struct timer_fire *t, int64_t at_ms)
 		t->wake_at_ms = at_ms;
 		loop_timer_start(&t->timer, at_ms - clk_mono_ms());
 	}
-}
-
-void
-timer_fire_wake(struct ctx *x, int64_t delay_ms)
-{
-	struct timer_fire *t = x->timer_fire;
-	int64_t now_ms = clk_mono_ms();
-
-	if (now_ms >= t->hint_at_ms) {
-		t->hint_at_ms = now_ms + HINT_EVERY_MS;
-		announce_timers(x);
-	}
-	wake_at(t, now_ms + (delay_ms > 0 ? delay_ms : 0));
-}
-
-void
-timer_fire_heard(struct ctx *x)
-{
-	wake_at(x->timer_fire, clk_mono_ms() + x->conf->sweeper_max_sleep_ms);
 }
 
 void

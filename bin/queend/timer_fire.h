@@ -18,8 +18,6 @@ struct timer_fire *timer_fire_new(struct ctx *x);
 void timer_fire_free(struct timer_fire *t);
 /* A schedule was committed here that is due in so long: do not sleep past it. */
 void timer_fire_wake(struct ctx *x, int64_t delay_ms);
-/* Or elsewhere, by a process that may be gone when it is due. */
-void timer_fire_heard(struct ctx *x);
 
 struct timer_fire_stats {
 	uint64_t fired, failed, dead;	/* timers; failed: attempts counted */

@@ -26,7 +26,8 @@ enum timer_state {
 /* One to be fired alone. */
 struct timer_name {
 	struct qid tenant, message_id;
-	struct span queue, key;
+	struct span queue, key, partition;
+	bool held; /* others hold its destination: not tried again */
 };
 
 struct timer_fire {
@@ -35,12 +36,11 @@ struct timer_fire {
 	struct loop_timer timer;
 	int64_t wake_at_ms; /* while idle: when; INT64_MAX = never */
 	int64_t soonest_ms; /* a schedule since the last look is due then */
-	int64_t hint_at_ms; /* not sooner: the next hint of a schedule */
 	int64_t cycle_rows; /* fired since the last sleep */
-	int empty_looks; /* that found no timers at all, in a row */
 	struct arena names_arena;
 	struct timer_name *names;
 	int names_n, at;
+	int64_t pause_ms; /* after them: one could not even be put back */
 	bool buried_badly; /* filing a dead letter failed: put back */
 	struct err why; /* of the one being put back */
 	struct log_sampler errors;
@@ -53,14 +53,14 @@ void timer_fire_call(struct timer_fire *t, const struct pgstmt *s,
 	struct pgargs *a, pgpool_fn fn);
 /* Until then, or until something scheduled here is due. */
 void timer_fire_sleep(struct timer_fire *t, int64_t ms);
+/* Is something it needs held by others for too long? */
+bool timer_fire_stuck(const struct err *e);
 /* Will the same work without our doing anything about it? */
 bool timer_fire_passes(const struct err *e);
 /* Then everything waits a little, and no attempt is counted. */
 void timer_fire_wait_out(struct timer_fire *t, const struct err *e);
 void timer_fire_log(
 	struct timer_fire *t, const char *what, const struct err *e);
-/* Attempts and backoff, the arguments of a fire. */
-void timer_fire_limits(struct pgargs *a, const struct settings *c);
 /* Rows of a fire; true when something moved: fired, put back or filed. */
 bool timer_fire_take(struct timer_fire *t, const PGresult *res);
 

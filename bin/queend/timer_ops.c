@@ -2,14 +2,12 @@
 /* Reads timer operations and checks all of them before anything is sent. */
 #include "timer_ops.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "arena.h"
 #include "ctx.h"
+#include "fault.h"
 #include "frame.h"
-#include "kv_ops.h"
 #include "name.h"
 #include "settings.h"
 #include "timer_ops_int.h"
@@ -41,37 +39,18 @@ static const char *const server_owned[] = { "producerSub", "producer_sub",
 	"deliverAt", "deliver_at", "delaySeconds", "delay_seconds", "attempts",
 	"claimToken", "claim_token", "claimedUntil", "claimed_until" };
 
-static int set_fault(struct kv_fault *f, const char *reason, const char *fmt,
-	...) __attribute__((format(printf, 3, 4)));
-
-static int
-set_fault(struct kv_fault *f, const char *reason, const char *fmt, ...)
-{
-	va_list ap;
-
-	*f = (struct kv_fault){
-		.status = 400, .error = "timers_bad_request", .reason = reason
-	};
-	va_start(ap, fmt);
-	vsnprintf(f->detail, sizeof(f->detail), fmt, ap);
-	va_end(ap);
-	return -1;
-}
-
 int
 timer_ops_refuse(struct timer_reader *r, const char *reason, const char *what)
 {
-	return set_fault(r->f, reason, "operation %zu: %s", r->at, what);
+	return timer_ops_refuse_as(r, 400, "timers_bad_request", reason, what);
 }
 
 int
 timer_ops_refuse_as(struct timer_reader *r, int status, const char *error,
 	const char *reason, const char *what)
 {
-	timer_ops_refuse(r, reason, what);
-	r->f->status = status;
-	r->f->error = error;
-	return -1;
+	return fault_set(
+		r->f, status, error, reason, "operation %zu: %s", r->at, what);
 }
 
 /* ---- names ---- */
@@ -85,14 +64,16 @@ is_name(struct span s, size_t max)
 }
 
 int
-timer_ops_names(struct span queue, struct span key, struct kv_fault *f)
+timer_ops_names(struct span queue, struct span key, struct fault *f)
 {
 	if (!is_name(queue, TIMER_NAME_MAX))
-		return set_fault(f, "timers_queue_required",
+		return fault_set(f, 400, "timers_bad_request",
+			"timers_queue_required",
 			"queue must have 1 to 512 bytes of UTF-8 without "
 			"control characters");
 	if (!is_name(key, TIMER_NAME_MAX))
-		return set_fault(f, "timers_key_required",
+		return fault_set(f, 400, "timers_bad_request",
+			"timers_key_required",
 			"timerKey must have 1 to 512 bytes of UTF-8 without "
 			"control characters");
 	return 0;
@@ -278,15 +259,15 @@ check_once(struct timer_reader *r)
 	qsort(v, r->o->n, sizeof(*v), by_name);
 	for (size_t i = 1; i < r->o->n; i++)
 		if (by_name(&v[i - 1], &v[i]) == 0)
-			return set_fault(r->f, "timers_duplicate_key_in_call",
+			return fault_set(r->f, 400, "timers_bad_request",
+				"timers_duplicate_key_in_call",
 				"one timer is named twice");
 	return 0;
 }
 
 int
 timer_ops_parse(struct span json, const struct ctx *x, const struct qid *tenant,
-	struct span sub, struct arena *a, struct timer_ops *o,
-	struct kv_fault *f)
+	struct span sub, struct arena *a, struct timer_ops *o, struct fault *f)
 {
 	struct timer_reader r = {
 		.x = x, .tenant = tenant, .a = a, .o = o, .f = f
@@ -299,13 +280,15 @@ timer_ops_parse(struct span json, const struct ctx *x, const struct qid *tenant,
 		o->sub = sub;
 	jspan_open(&j, json);
 	if (jspan_peek(&j) != JSPAN_ARRAY)
-		return set_fault(f, "timers_bad_body",
+		return fault_set(f, 400, "timers_bad_request",
+			"timers_bad_body",
 			"timers must be an array of operations");
 	jspan_enter_array(&j);
 	while (jspan_next_item(&j) && jspan_take(&j, &v)) {
 		r.at = o->n;
 		if (o->n == (size_t)x->conf->timers_max_ops)
-			return set_fault(f, "timers_too_many_ops",
+			return fault_set(f, 400, "timers_bad_request",
+				"timers_too_many_ops",
 				"a call has at most %zu operations", o->n);
 		o->v = arena_grown(a, o->v, o->n, &o->cap, sizeof(*o->v));
 		o->v[o->n] = (struct timer_op){ .row = -1 };
@@ -314,14 +297,15 @@ timer_ops_parse(struct span json, const struct ctx *x, const struct qid *tenant,
 		o->n++;
 	}
 	if (!jspan_end(&j))
-		return set_fault(f, "timers_bad_body", "%s at offset %zu",
+		return fault_set(f, 400, "timers_bad_request",
+			"timers_bad_body", "%s at offset %zu",
 			j.error ? j.error : "unexpected value", j.error_at);
 	return check_once(&r);
 }
 
 int
 timer_ops_cancel(struct span queue, struct span key, struct span txn,
-	struct arena *a, struct timer_ops *o, struct kv_fault *f)
+	struct arena *a, struct timer_ops *o, struct fault *f)
 {
 	*o = (struct timer_ops){ .n = 1, .cap = 1 };
 	if (timer_ops_names(queue, key, f) < 0)

@@ -20,8 +20,8 @@
 struct arena;
 struct ctx;
 struct err;
+struct fault;
 struct jwrite;
-struct kv_fault;
 struct pgargs;
 
 struct timer_op {
@@ -60,11 +60,11 @@ struct timer_cols {
  */
 int timer_ops_parse(struct span json, const struct ctx *x,
 	const struct qid *tenant, struct span sub, struct arena *a,
-	struct timer_ops *o, struct kv_fault *f)
+	struct timer_ops *o, struct fault *f)
 	__attribute__((warn_unused_result));
 /* An operation that cancels; for the route that names it in its path. */
 int timer_ops_cancel(struct span queue, struct span key, struct span txn,
-	struct arena *a, struct timer_ops *o, struct kv_fault *f)
+	struct arena *a, struct timer_ops *o, struct fault *f)
 	__attribute__((warn_unused_result));
 /*
  * The call failed for a timer in clear whose queue was flagged behind our
@@ -95,9 +95,11 @@ bool timer_ops_index(struct timer_ops *o, const PGresult *res,
 void timer_ops_write(struct jwrite *w, const struct timer_ops *o, size_t i,
 	const PGresult *res, const struct timer_cols *c);
 /* What an error of the call means to the client. */
-void timer_ops_fault(const struct err *e, struct kv_fault *f);
+void timer_ops_fault(const struct err *e, struct fault *f);
+/* Counts a refused schedule; what the limits refuse they count themselves. */
+void timer_ops_count(struct ctx *x, const struct fault *f);
 /* Queue and key of a path: 0, or -1 with *f filled. */
-int timer_ops_names(struct span queue, struct span key, struct kv_fault *f)
+int timer_ops_names(struct span queue, struct span key, struct fault *f)
 	__attribute__((warn_unused_result));
 
 #endif

@@ -14,7 +14,6 @@
 #include "frame.h"
 #include "jspan.h"
 #include "keyring.h"
-#include "kv_ops.h"
 #include "settings.h"
 #include "timer_ops_int.h"
 #include "zst.h"

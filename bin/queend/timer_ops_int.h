@@ -11,7 +11,7 @@ struct timer_reader {
 	const struct qid *tenant;
 	struct arena *a;
 	struct timer_ops *o;
-	struct kv_fault *f;
+	struct fault *f;
 	size_t at; /* operation being read, for messages */
 };
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Timer operations as arguments, and the rows that answer them as JSON. */
-#include <stdio.h>
-
 #include "ctx.h"
 #include "err.h"
+#include "fault.h"
 #include "jwrite.h"
 #include "keyring.h"
-#include "kv_ops.h"
+#include "kvlimit.h"
 #include "pgbin.h"
 #include "timer_ops.h"
 
@@ -81,8 +80,10 @@ timer_ops_index(struct timer_ops *o, const PGresult *res,
 		o->v[i].row = -1;
 	for (int row = from; row < to; row++) {
 		int32_t at = pgbin_i32(res, row, c->ord);
+		int32_t status = pgbin_i32(res, row, c->status);
 
-		if (at < 1 || (size_t)at > o->n || o->v[at - 1].row >= 0)
+		if (at < 1 || (size_t)at > o->n || o->v[at - 1].row >= 0 ||
+			status < SCHEDULED || status > ABSENT)
 			return false;
 		o->v[at - 1].row = row;
 	}
@@ -99,7 +100,6 @@ timer_ops_write(struct jwrite *w, const struct timer_ops *o, size_t i,
 	int32_t status = pgbin_i32(res, op->row, c->status);
 	struct qid id;
 
-	BUG(status < SCHEDULED || status > ABSENT);
 	jwrite_kv_cstr(w, "status", words[status]);
 	jwrite_kv_bool(w, "ok", status != ABSENT);
 	jwrite_kv_str(w, "queue", op->queue);
@@ -120,39 +120,32 @@ timer_ops_write(struct jwrite *w, const struct timer_ops *o, size_t i,
 	jwrite_iso_us(w, pgbin_time(res, op->row, c->deliver_at));
 }
 
-static void
-set_fault(struct kv_fault *f, int status, const char *error, const char *reason)
+void
+timer_ops_fault(const struct err *e, struct fault *f)
 {
-	f->status = status;
-	f->error = error;
-	f->reason = reason;
-	f->retry_after_s = status == 503 ? 1 : 0;
+	static const struct fault_words words = { .prefix = "timers_",
+		.unavailable = "timers_unavailable",
+		.pool_exhausted = "timers_pool_exhausted",
+		.timeout = "timers_timeout",
+		.bad_request = "timers_bad_request",
+		.misconfigured = "timers_misconfigured",
+		.error = "timers_error" };
+
+	fault_of_err(e, &words, f);
+	/* flagged after it was read here: never in clear text */
+	if (f->status == 400 && strstr(e->text, "encryption_required")) {
+		f->status = 500;
+		f->error = words.error;
+		f->reason = "encryption_required";
+		f->detail[0] = '\0';
+	}
 }
 
 void
-timer_ops_fault(const struct err *e, struct kv_fault *f)
+timer_ops_count(struct ctx *x, const struct fault *f)
 {
-	const char *s = e->sqlstate;
-
-	*f = (struct kv_fault){ .status = 0 };
-	snprintf(f->reason_text, sizeof(f->reason_text), "%s", e->text);
-	if (e->kind == ERR_LIMIT)
-		set_fault(
-			f, 503, "timers_unavailable", "timers_pool_exhausted");
-	else if (strcmp(s, "57014") == 0 ||
-		 strncmp(e->text, "statement timeout", 17) == 0)
-		set_fault(f, 503, "timers_unavailable", "timers_timeout");
-	else if (s[0] == '\0')
-		set_fault(f, 503, "timers_unavailable", "connection");
-	else if (strstr(e->text, "encryption_required"))
-		/* flagged after it was read here: never in clear text */
-		set_fault(f, 500, "timers_error", "encryption_required");
-	else if (strncmp(s, "22", 2) == 0)
-		set_fault(f, 400, "timers_bad_request", f->reason_text);
-	else if (e->kind == ERR_DB_RETRY || e->kind == ERR_DB_UNKNOWN)
-		set_fault(f, 503, "timers_unavailable", f->reason_text);
-	else if (strncmp(s, "42", 2) == 0)
-		set_fault(f, 500, "timers_misconfigured", f->reason_text);
-	else
-		set_fault(f, 500, "timers_error", f->reason_text);
+	kvlimit_schedule_refused(x, f->status == 413   ? KVLIMIT_SIZE
+				    : f->status == 403 ? KVLIMIT_HORIZON
+				    : f->status == 400 ? KVLIMIT_SHAPE
+						       : KVLIMIT_POOL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads of pending timers: peek, list, count.  They pass no limits and show
- * payloads as they are stored: a sealed one stays sealed.
+ * payloads as they are stored: a sealed one stays sealed.  What comes from a
+ * path or query is UTF-8 without NUL: others get no further than hsrv.
  */
 #include <sodium.h>
 #include <stdlib.h>
@@ -9,12 +10,10 @@
 #include "arena.h"
 #include "ctx.h"
 #include "err.h"
+#include "fault.h"
 #include "frame.h"
 #include "hsrv.h"
-#include "jspan.h"
 #include "jwrite.h"
-#include "kv_ops.h"
-#include "kv_reply.h"
 #include "pgbin.h"
 #include "pgpool.h"
 #include "timer.h"
@@ -101,17 +100,13 @@ write_payload(struct jwrite *w, struct arena *a, struct span payload)
 }
 
 static void
-write_found(struct jwrite *w, struct hsrv_req *r, const PGresult *res)
+write_found(struct jwrite *w, struct hsrv_req *r, const PGresult *res,
+	const struct frame *f)
 {
-	struct span rest = pgbin_bytes(res, 0, C_FRAME);
-	struct frame f;
-	struct err e;
-
-	BUG(frame_next(&rest, &f, &e) != 1);
 	jwrite_kv_bool(w, "found", true);
-	write_head(w, r, hsrv_param(r, 1), res, 0, f.txn, &f.id);
-	write_payload(w, hsrv_arena(r), f.payload);
-	write_flags(w, f.flags & FRAME_SEALED, f.flags & FRAME_SUB, f.sub);
+	write_head(w, r, hsrv_param(r, 1), res, 0, f->txn, &f->id);
+	write_payload(w, hsrv_arena(r), f->payload);
+	write_flags(w, f->flags & FRAME_SEALED, f->flags & FRAME_SUB, f->sub);
 	write_times(w, res, 0);
 }
 
@@ -119,16 +114,29 @@ static void
 on_peek(void *arg, const PGresult *res, const struct err *e)
 {
 	struct hsrv_req *r = arg;
+	bool found = !e && PQntuples(res) == 1;
+	struct span rest =
+		found ? pgbin_bytes(res, 0, C_FRAME) : (struct span)SPAN_ZERO;
+	struct frame f;
 	struct jwrite w;
+	struct err bad;
 
 	if (e) {
 		timer_failed(r, e);
 		return;
 	}
+	if (found && frame_next(&rest, &f, &bad) != 1) {
+		struct fault no;
+
+		fault_set(&no, 500, "timers_error", "timers_frame_unreadable",
+			"the stored frame cannot be read");
+		fault_reply(r, &no);
+		return;
+	}
 	jwrite_init(&w, hsrv_out(r));
 	jwrite_object(&w);
-	if (PQntuples(res) == 1) {
-		write_found(&w, r, res);
+	if (found) {
+		write_found(&w, r, res, &f);
 	} else {
 		jwrite_kv_bool(&w, "found", false);
 		jwrite_kv_str(&w, "queue", hsrv_param(r, 0));
@@ -149,11 +157,11 @@ read_call(struct hsrv_req *r, const struct pgstmt *s, struct pgargs *a,
 void
 timer_get(struct hsrv_req *r)
 {
-	struct kv_fault f;
+	struct fault f;
 	struct pgargs a;
 
 	if (timer_ops_names(hsrv_param(r, 0), hsrv_param(r, 1), &f) < 0) {
-		kv_reply_fault(r, &f);
+		fault_reply(r, &f);
 		return;
 	}
 	pgargs_init(&a);
@@ -220,12 +228,6 @@ list_page(struct hsrv_req *r)
 	if (hsrv_query(r, "limit", &text) && span_i64(text, &n))
 		l->limit = n < 1 ? 1 : n > PAGE_MAX ? PAGE_MAX : (int32_t)n;
 	hsrv_query(r, "after", &l->after);
-	if (l->after.n &&
-		(!jspan_utf8(l->after) || memchr(l->after.p, 0, l->after.n))) {
-		timer_refuse(r, "timers_bad_request",
-			"after must be UTF-8 without NUL");
-		return;
-	}
 	pgargs_init(&a);
 	pgargs_uuid(&a, ctx_tenant(r));
 	pgargs_text(&a, hsrv_param(r, 0));
@@ -272,11 +274,6 @@ count_prefix(struct hsrv_req *r)
 			"prefix has at most 128 bytes");
 		return;
 	}
-	if (memchr(prefix.p, 0, prefix.n) || !jspan_utf8(prefix)) {
-		timer_refuse(r, "timers_count_prefix_invalid",
-			"prefix must be UTF-8 without NUL");
-		return;
-	}
 	pgargs_init(&a);
 	pgargs_uuid(&a, ctx_tenant(r));
 	pgargs_text(&a, hsrv_param(r, 0));
@@ -288,11 +285,11 @@ void
 timer_list(struct hsrv_req *r)
 {
 	struct span mode = SPAN_ZERO;
-	struct kv_fault f;
+	struct fault f;
 
 	hsrv_query(r, "mode", &mode);
 	if (timer_ops_names(hsrv_param(r, 0), SPAN_LIT("-"), &f) < 0)
-		kv_reply_fault(r, &f);
+		fault_reply(r, &f);
 	else if (mode.n == 0 || span_is(mode, "list"))
 		list_page(r);
 	else if (span_is(mode, "count"))

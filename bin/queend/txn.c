@@ -61,7 +61,7 @@ txn_reject_lost(struct txn *t, const PGresult *res)
 	struct jwrite w;
 
 	txn_rider_refund(t);
-	txn_rider_count_lost(t);
+	txn_rider_count(t, KVLIMIT_REJECTED);
 	jwrite_init(&w, hsrv_out(t->req));
 	jwrite_object(&w);
 	jwrite_key(&w, "transactionId");

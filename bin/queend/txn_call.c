@@ -555,7 +555,10 @@ on_answer(void *arg, const PGresult *res, const struct err *e)
 	if ((pgpool_was_victim(e) && t->faults++ < FAULTS_MAX) ||
 		txn_rider_seal(t, e)) {
 		txn_send(t);
-	} else if (pgpool_had_none(e)) {
+		return;
+	}
+	txn_rider_count(t, KVLIMIT_ERROR);
+	if (pgpool_had_none(e)) {
 		txn_no_pool(t, e);
 	} else if (e->kind == ERR_DB_UNKNOWN) {
 		announce_maybe(t);

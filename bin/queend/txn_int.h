@@ -113,7 +113,8 @@ void txn_rider_write(struct jwrite *w, const struct txn *t, int64_t index,
 	const PGresult *res);
 void txn_rider_write_lost(
 	struct jwrite *w, const struct txn *t, const PGresult *res);
-void txn_rider_count_lost(const struct txn *t);
+/* Its `kv` had all the same result, for the metrics. */
+void txn_rider_count(const struct txn *t, enum kvlimit_result result);
 /* The reason of a rollback by an error of the database. */
 const char *txn_rider_reason(const struct txn *t, const struct err *e);
 

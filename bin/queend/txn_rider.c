@@ -9,6 +9,7 @@
 
 #include "arena.h"
 #include "err.h"
+#include "fault.h"
 #include "hsrv.h"
 #include "jwrite.h"
 #include "pgbin.h"
@@ -47,7 +48,7 @@ static const struct timer_cols TIMER = { .ord = COL_ORD,
 /* ---- before the call ---- */
 
 static void
-refuse(struct txn *t, const struct kv_fault *f)
+refuse(struct txn *t, const struct fault *f)
 {
 	/* a queue wants sealed payloads and we have no key: as a push */
 	bool unsealed = f->status == 500;
@@ -71,7 +72,7 @@ refuse(struct txn *t, const struct kv_fault *f)
 bool
 txn_rider_read(struct txn *t)
 {
-	struct kv_fault f = { .status = 0 };
+	struct fault f = { .status = 0 };
 
 	if (t->body.kv.n && kv_ops_parse(t->body.kv, true, t->x, t->arena,
 				    &t->kv, &f) != 0) {
@@ -81,6 +82,7 @@ txn_rider_read(struct txn *t)
 	if (t->body.timers.n &&
 		timer_ops_parse(t->body.timers, t->x, ctx_tenant(t->req),
 			ctx_subject(t->req), t->arena, &t->timers, &f) != 0) {
+		timer_ops_count(t->x, &f);
 		refuse(t, &f);
 		return false;
 	}
@@ -91,6 +93,7 @@ bool
 txn_rider_admit(struct txn *t)
 {
 	struct kvlimit_no no;
+	struct fault f;
 
 	t->ask = (struct kvlimit_ask){ .kv = t->kv.n > 0,
 		.kv_write = t->kv.writes > 0,
@@ -106,11 +109,7 @@ txn_rider_admit(struct txn *t)
 		t->charged = true;
 		return true;
 	}
-	struct kv_fault f = { .status = no.status,
-		.error = no.error,
-		.reason = no.reason,
-		.retry_after_s = no.retry_after_s };
-
+	fault_of_limit(&no, &f);
 	refuse(t, &f);
 	return false;
 }
@@ -198,9 +197,8 @@ count_kv(const struct txn *t, const PGresult *res)
 {
 	for (size_t i = 0; i < t->kv.n; i++) {
 		const struct kv_op *op = &t->kv.v[i];
-		bool good = res &&
-			    (op->kind < KV_PUT ||
-				    pgbin_i32(res, op->row, COL_VERDICT) == 0);
+		bool good = op->kind < KV_PUT ||
+			    pgbin_i32(res, op->row, COL_VERDICT) == 0;
 
 		kvlimit_count(t->x, (enum kvlimit_op)op->kind,
 			good ? KVLIMIT_APPLIED : KVLIMIT_REJECTED);
@@ -249,9 +247,10 @@ txn_rider_write_lost(struct jwrite *w, const struct txn *t, const PGresult *res)
 }
 
 void
-txn_rider_count_lost(const struct txn *t)
+txn_rider_count(const struct txn *t, enum kvlimit_result result)
 {
-	count_kv(t, NULL);
+	for (size_t i = 0; i < t->kv.n; i++)
+		kvlimit_count(t->x, (enum kvlimit_op)t->kv.v[i].kind, result);
 }
 
 const char *

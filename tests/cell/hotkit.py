@@ -10,6 +10,7 @@ import threading
 import uuid
 
 import psycopg2
+import pytest
 
 from queenlib import TENANT
 from sqlkit import Kit, mid
@@ -203,3 +204,25 @@ def refused(sqlstate):
         assert e.pgcode == sqlstate, (e.pgcode, str(e))
         return
     raise AssertionError("no error, expected " + sqlstate)
+
+
+# Fixtures, for those who import them
+
+@pytest.fixture
+def hot(db):
+    return Hot(db.connect())
+
+
+@pytest.fixture
+def q(hot):
+    return hot.queue("q")
+
+
+@pytest.fixture
+def p(hot, q):
+    return hot.part(q, "p")
+
+
+@pytest.fixture
+def g(hot, q):
+    return hot.group(q, "g")

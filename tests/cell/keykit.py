@@ -105,13 +105,15 @@ class Authority:
 
 class KeyServer(http.server.ThreadingHTTPServer):
     """Serves the keys in `keys` as a JWKS document; over TLS with a context.
-    `tries` counts connections, `hits` requests."""
+    `tries` counts connections, `hits` requests; without `go` none is
+    answered."""
 
     daemon_threads = True
 
     def __init__(self, context=None):
         self.keys, self.tries, self.hits, self.up = [], 0, 0, True
-        self.context = context
+        self.context, self.go = context, threading.Event()
+        self.go.set()
         super().__init__(("127.0.0.1", 0), KeyHandler)
         self.url = "%s://127.0.0.1:%d/keys" % (
             "https" if context else "http", self.server_port)
@@ -137,6 +139,7 @@ class KeyServer(http.server.ThreadingHTTPServer):
         pass
 
     def close(self):
+        self.go.set()
         self.shutdown()
         self.server_close()
 
@@ -144,6 +147,7 @@ class KeyServer(http.server.ThreadingHTTPServer):
 class KeyHandler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.server.hits += 1
+        self.server.go.wait(60)
         body = json.dumps({"keys": [k.jwk() for k in
                                     self.server.keys]}).encode()
         self.send_response(200 if self.server.up else 503)

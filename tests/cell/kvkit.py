@@ -51,13 +51,6 @@ def kv(cell):
     return Kv(cell)
 
 
-def counted(cell, name):
-    """The value of one line of /metrics/prometheus."""
-    text = cell.get("/metrics/prometheus").body.decode()
-    return int(re.search("^" + re.escape(name) + r" (\d+)$", text,
-                         re.M).group(1))
-
-
 def waiting_for_locks(db):
     return db.value(
         "select count(*) from pg_stat_activity where wait_event_type ="

@@ -110,18 +110,22 @@ class StepProxy(Proxy):
     """
     Strikes behind a chosen message.  Messages are counted from the first one
     of the flush that holds the marker, in both directions; `trace` has them as
-    (">" to the server or "<", type).  When the moment has come `struck` is set,
-    strike(pid) gets the process id of the server's backend, the link is cut.
+    (">" to the server or "<", type).  When the moment has come `struck` is
+    set, strike(pid) gets the process id of the server's backend, the link is
+    cut.  After `ends` times ready the link is left alone: what else goes over
+    it is none of the matter.
     """
 
     def __init__(self, target):
         self.marker, self.after, self.strike, self.pid = (None,) * 4
+        self.ends = 0
         self.trace = []
         self.struck, self.cut = threading.Event(), threading.Event()
         super().__init__(target)
 
-    def arm(self, marker, after, strike=None):
+    def arm(self, marker, after, strike=None, ends=2):
         self.trace, self.after, self.strike = [], after, strike
+        self.ends = ends
         self.struck.clear()
         self.cut.clear()
         self.marker = marker
@@ -187,7 +191,8 @@ class StepProxy(Proxy):
                 self.strike(self.pid)
             self.cut.set()
             return False
-        to.sendall(m)
         if link["armed"]:
             self.trace.append((way, m[:1].decode()))
+            link["armed"] = sum(t == "Z" for _, t in self.trace) < self.ends
+        to.sendall(m)
         return True

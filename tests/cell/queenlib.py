@@ -58,6 +58,13 @@ def wait_until(fn, deadline_s=DEADLINE_S, what=None, every_s=0.02):
         time.sleep(every_s)
 
 
+def metric(cell, name):
+    """The value of one line of /metrics/prometheus."""
+    text = cell.get("/metrics/prometheus").body.decode()
+    return float(re.search(r"^%s (\S+)$" % re.escape(name), text,
+                           re.M).group(1))
+
+
 def tail(path, n_bytes=6000):
     try:
         with open(path, "rb") as f:
@@ -428,6 +435,8 @@ class Cell:
         env = {"PATH": os.environ["PATH"], "HOME": self.folder,
                "XDG_RUNTIME_DIR": self.folder, "LC_ALL": "C", "TZ": "UTC",
                "PORT": str(self.port.number), "QUEEN_BIND_ADDR": "127.0.0.1",
+               # half of the default: most of a boot's CPU time is backends'
+               "DB_POOL_SIZE": "8",
                "ASAN_OPTIONS": "detect_leaks=1:exitcode=99",
                "UBSAN_OPTIONS": "print_stacktrace=1"}
         env.update(self.db_env())

@@ -74,6 +74,6 @@ def rejected(reply, status, reason, error):
     assert reply.status == status, reply
     assert list(reply.body) == ["transactionId", "success", "reason", "error",
                                 "results"]
-    assert (reply.body["success"], reply.body["reason"],
-            reply.body["error"], reply.body["results"]) == (
-                False, reason, error, [])
+    told = (reply.body["success"], reply.body["reason"], reply.body["error"],
+            reply.body["results"])
+    assert told == (False, reason, error, [])

@@ -99,13 +99,6 @@ def bury(cell, n=1):
     return buried
 
 
-def metric(cell, name):
-    text = cell.get("/metrics/prometheus").body
-    text = text.decode() if isinstance(text, bytes) else text
-    line, = [x for x in text.splitlines() if x.startswith(name + " ")]
-    return int(line.split()[1])
-
-
 def fails_at_boot(one, text):
     one.start(wait=False)
     assert one.wait_exit() == 2

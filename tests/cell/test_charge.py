@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Cards charged once: each order's marker, its charge message, its reminder and
-the ack of the order are one transaction.  Workers are killed while they work
-and orders come again; a charge never does.
+the ack of the order are one transaction.  Workers are killed while they work,
+or the broker under them, and orders come again; a charge never does.
 """
 import random
 import signal
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 
 ORDERS, WORKERS, LEASE_S = 1000, 4, 2
 
@@ -61,8 +62,17 @@ def charges(db):
         " where q.name = 'charges'")
 
 
-def test_each_card_is_charged_once(cell, db):
-    rng = random.Random(7)
+def left(db):
+    """Partitions of orders that are not acked to their end."""
+    return db.value(
+        "select count(*) from queen.partitions p join queen.queues q"
+        " on q.id = p.queue_id where q.name = 'orders'"
+        " and (select max(s.end_offset) from queen.segments s"
+        "  where s.partition_id = p.id) > coalesce((select max(c.committed)"
+        "  from queen.consumers c where c.partition_id = p.id), -1)")
+
+
+def send_orders(cell):
     assert cell.post("/api/v1/configure", {
         "queue": "orders", "options": {"leaseTime": LEASE_S,
                                        "retryLimit": 1000}}).status < 300
@@ -71,29 +81,41 @@ def test_each_card_is_charged_once(cell, db):
     for part in range(20):
         cell.push("orders", [{"order": o} for o in orders[part::20]],
                   partition=str(part))
+
+
+@pytest.mark.parametrize("victim", ["workers", "queend"])
+def test_each_card_is_charged_once(cell, db, victim):
+    rng = random.Random(7)
+    send_orders(cell)
     running = [worker(cell) for _ in range(WORKERS)]
     killed, end = 0, time.monotonic() + 45
     try:
-        while charges(db) < ORDERS and time.monotonic() < end:
+        while left(db) and time.monotonic() < end:
             time.sleep(rng.uniform(0.05, 0.2))  # at no moment in particular
+            if victim == "queend" and killed < 5 and \
+                    charges(db) > killed * ORDERS // 6:
+                cell.kill9()
+                cell.start()
+                killed += 1
             i = rng.randrange(WORKERS)
-            running[i].send_signal(signal.SIGKILL)
-            running[i].wait()
-            killed += 1
-            running[i] = worker(cell)
+            if victim == "workers" and charges(db) < ORDERS:
+                running[i].send_signal(signal.SIGKILL)
+                running[i].wait()
+                killed += 1
+            for i, one in enumerate(running):
+                if one.poll() is not None:      # it lost its broker, or more
+                    running[i] = worker(cell)
     finally:
         for one in running:
             one.kill()
             one.wait()
-    assert killed > 3
-    assert charges(db) == ORDERS
+    assert killed > (4 if victim == "queend" else 3)
+    assert (left(db), charges(db)) == (0, ORDERS)
     wanted = {str(i) for i in range(ORDERS)}
     found = []
-    while True:
-        got = cell.pop("charges", batch=1000, autoAck=True)
-        if not got:
-            break
-        found += [m["data"]["order"] for m in got]
+    while len(found) < ORDERS:
+        found += [m["data"]["order"] for m in cell.pop(
+            "charges", batch=1000, autoAck=True, wait=True)]
     assert sorted(found) == sorted(wanted)
     assert {r[0] for r in db.rows(
         "select key from queen.kv where namespace = 'charged'")} == wanted

@@ -87,11 +87,63 @@ def test_batch(ctl):
     assert done[0]["applied"] is True
     assert done[1]["missing"] == ["b"]
     ops[0].update(op="putIfAbsent", required=True)
-    ctl.run("kv", "batch", "--file", "-", stdin=json.dumps(ops),
-            code=NOTHING)
+    told = "queenctl: nothing was written: kv[0] putIfAbsent orders/a:" \
+        " exists, it has version %d\n" % done[0]["version"]
+    batch = ("kv", "batch", "--file", "-")
+    for body in (ops, {"operations": ops}):
+        assert ctl.fails(NOTHING, *batch, stdin=json.dumps(body)) == told
+    assert ctl.json(*batch, stdin=json.dumps(ops), code=NOTHING)[
+        "failedIndex"] == 0
+    assert ctl.err == told
     assert "(HTTP 400)" in ctl.fails(
         SERVER, "kv", "batch", "--file", "-", stdin='[{"op":"no"}]')
     assert "name them with --file" in ctl.fails(USER, "kv", "batch")
+
+
+def test_incr_of_what_is_no_number(ctl):
+    """Told apart from a bound that was met."""
+    put(ctl, "k", '"text"', "--forever")
+    incr = ("kv", "incr", "orders", "k", "--ttl", "1m", "--max", "3")
+    told = "queenctl: orders/k is left as it was: its value is not a number\n"
+    assert ctl.fails(SERVER, *incr) == told
+    assert ctl.json(*incr, code=SERVER)["reason"] == "type"
+    assert ctl.err == told
+    assert ctl.run("kv", "get", "orders", "k", "--value") == "text\n"
+
+
+def test_refusals_say_why(ctl):
+    assert ctl.fails(SERVER, "kv", "list", "") == (
+        "queenctl: kv_bad_request: ns must match [a-z0-9][a-z0-9._-]{0,63}"
+        " (HTTP 400)\n")
+    assert "kv_bad_request: operation 0: ns must match" in ctl.fails(
+        SERVER, "kv", "get", "N", "k")
+    assert ctl.fails(SERVER, "kv", "get", "n", "") == (
+        "queenctl: the server has no such path: an argument is empty, or the"
+        " server is an older one (HTTP 404)\n")
+
+
+def test_words_and_sentences_of_refusals(stub):
+    for body, text in (
+            ({"error": "kv_unavailable", "reason": "connection"},
+             "kv_unavailable: connection"),
+            ({"error": "e", "reason": "r", "detail": "long"}, "e: long"),
+            ({"error": "It is late.", "reason": "late"}, "It is late."),
+            ({"error": "It is late.", "detail": "23:59"},
+             "It is late.: 23:59"),
+            ({"error": "x: y", "detail": "y"}, "x: y"),
+            ({"code": "c"}, "c"), ({}, "the server refused"),
+            ([], "the server refused")):
+        one = stub((409, {}, json.dumps(body)))
+        assert one.fails(SERVER, "queue", "configure", "q") == \
+            "queenctl: %s (HTTP 409)\n" % text
+
+
+def test_another_server_has_no_absent_keys(stub):
+    """A script takes 4 for `no such key`."""
+    one = stub((200, {}, '{"status":"ok"}'))
+    for args in (("kv", "get", "n", "k"), ("timer", "peek", "q", "k")):
+        assert "does not say whether it was found" in one.fails(
+            SERVER, *args)
 
 
 def test_list_and_namespaces(ctl):
@@ -131,6 +183,22 @@ def test_tx_takes_riders_alone(ctl):
                    stdin=json.dumps(bundle)) == "would commit 1 operations\n"
     assert "no operations" in ctl.fails(USER, "tx", "--file", "-",
                                         stdin='{"kv":[],"operations":[]}')
+
+
+def test_tx_names_the_key_it_failed_on(ctl):
+    version = put(ctl, "k", "1", "--forever")
+    bundle = {"operations": [{"type": "push", "items": [
+        {"queue": "q", "payload": 1}, {"queue": "q", "payload": 2}]}],
+        "kv": [{"op": "put", "ns": "orders", "key": "a", "value": 1,
+                "forever": True},
+               {"op": "put", "ns": "orders", "key": "k", "value": 2,
+                "forever": True, "expect": 0, "required": True}]}
+    assert ctl.fails(SERVER, "tx", "-f", "-", stdin=json.dumps(bundle)) == (
+        "queenctl: transaction rolled back: kv[1] put orders/k: exists, it"
+        " has version %d\n" % version)
+    bundle["kv"][1].update(expect=version, ns="NO")
+    assert "kv_bad_namespace: operation 1: ns must match" in ctl.fails(
+        SERVER, "tx", "-f", "-", stdin=json.dumps(bundle))
 
 
 def test_unreachable(folder):

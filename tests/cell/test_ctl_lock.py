@@ -5,7 +5,9 @@ import contextlib
 import http.server
 import json
 import os
+import pty
 import re
+import select
 import signal
 import subprocess
 import threading
@@ -75,6 +77,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault == "refuse":
             self.send_response(503)
             body = b'{"error":"kv_disabled"}'
+        elif fault == "busy":
+            self.send_response(429)
+            body = b'{"error":"rate_limited"}'
         elif fault == "drop":
             self.close_connection = True
             return
@@ -207,6 +212,43 @@ def test_unreachable_and_not_allowed(ctl, rows, folder):
     rows.fault = lambda method, n: "refuse"
     assert ctl.fails(SERVER, "lock", "l", "--", "true") == \
         'queenctl: cannot lock "l": kv_disabled\n'
+    assert rows.asked == ["PUT"]
+
+
+def test_waiting_is_also_for_the_server(ctl, rows, folder):
+    dead = home_of(folder, "http://127.0.0.1:1")
+    began = time.monotonic()
+    assert 'cannot lock "l": cannot reach' in dead.fails(
+        SERVER, "lock", "l", "--wait", "1s", "--", "touch", "ran")
+    assert time.monotonic() - began >= 1
+    assert not exists(ctl, "ran")
+    rows.fault = lambda method, n: "refuse" if len(rows.asked) < 4 else None
+    assert ctl.run("lock", "l", "--wait", "60s", "--", "echo", "ran") == \
+        "ran\n"
+
+
+def test_an_answer_without_a_version_is_no_lease(ctl, rows):
+    def without(method, path, ask):
+        return {"applied": True, "version": version}
+
+    rows.apply = without
+    for version in (None, 0, -5, "7"):
+        assert ctl.fails(SERVER, "lock", "l", "--", "touch", "ran") == \
+            'queenctl: cannot lock "l": the answer has no version\n'
+    assert not exists(ctl, "ran")
+
+
+def test_a_lock_that_was_taken_unheard_is_given_back(ctl, rows):
+    rows.fault = lambda method, n: "lose" if method == "PUT" else None
+    assert "cannot lock" in ctl.fails(SERVER, "lock", "l", "--", "true")
+    assert rows.seen == ["PUT", "GET", "DELETE"] and rows.rows == {}
+
+
+def test_flags_stand_before_the_command(ctl):
+    assert "usage: queenctl lock <name> [FLAG]... -- <command>" \
+        " [argument]...\n" in ctl.run("lock", "--help")
+    assert "usage: queenctl kv get <namespace> <key> [FLAG]...\n" in \
+        ctl.run("kv", "get", "--help")
 
 
 # Held by another
@@ -239,6 +281,26 @@ def test_a_signal_ends_the_wait(ctl, rows, spawn):
     one.terminate()
     assert one.wait(30) == -signal.SIGTERM
     assert not exists(ctl, "ran") and rows.live(LOCKS + "l")
+
+
+def test_what_is_ignored_stays_ignored(ctl, rows):
+    """As with nohup and in the background jobs of a script."""
+    ignored = signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD
+    held(rows)
+    one = subprocess.Popen(
+        ctl.argv("lock", "l", "--", "sh", "-c",
+                 "kill -HUP $$; kill -INT $$; kill -TERM $$; echo done"),
+        cwd=ctl.home, env=ctl.env, stdout=subprocess.PIPE, text=True,
+        preexec_fn=lambda: [signal.signal(s, signal.SIG_IGN)
+                            for s in ignored])
+    wait_until(lambda: "GET" in rows.seen)
+    for signo in ignored:
+        one.send_signal(signo)
+    seen = len(rows.seen)
+    wait_until(lambda: len(rows.seen) > seen + 1)
+    rows.rows.clear()
+    assert one.communicate(timeout=30) == ("done\n", None)
+    assert one.returncode == 0
 
 
 # Keeping it
@@ -313,6 +375,45 @@ def test_without_a_server_the_command_ends_before_the_lease(
     wait_until(lambda: not alive(pid), every_s=0.005)
     assert rows.live(LOCKS + "l"), "ran on after the lease"
     assert one.wait(30) == SERVER
+    assert re.match('queenctl: "l" is not given back, .*\n|'
+                    'queenctl: the lease of "l" was lost and the command'
+                    " ended: cannot reach", one.stderr.read())
+
+
+def test_a_refused_renewal_is_tried_often(ctl, rows, spawn):
+    """Tries compete with others for what a tenant may write."""
+    one = spawn(ctl, "lock", "l", "--ttl", "6s", "--grace", "0", "--", "sh",
+                "-c", "touch up; while [ ! -e end ]; do sleep 0.1; done")
+    wait_until(lambda: exists(ctl, "up"))
+    rows.fault = lambda method, n: "busy" if method == "PUT" and n <= 20 \
+        else None
+    began = wait_until(lambda: rows.asked.count("PUT") > 1 and
+                       time.monotonic(), every_s=0.005)
+    wait_until(lambda: rows.seen.count("PUT") == 2, every_s=0.005)
+    # 19 tries of 50 to 100 ms, before the end of the lease
+    assert 0.9 < time.monotonic() - began < 3.5
+    open(os.path.join(ctl.home, "end"), "w").close()
+    assert one.wait(30) == 0
+
+
+def test_a_stopped_keeper_does_not_let_the_command_run_on(ctl, rows, spawn):
+    """The guard knows when the lease ends, also of a lease that was renewed,
+    and the keeper says what happened when it goes on."""
+    one = spawn(ctl, "lock", "l", "--ttl", "3s", "--", "sh", "-c",
+                "trap '' TERM; echo $$ >up; while :; do sleep 0.1; done")
+    pid, = numbers(ctl, "up")
+    wait_until(lambda: rows.seen.count("PUT") >= 3)
+    one.send_signal(signal.SIGSTOP)
+    stopped = time.monotonic()
+    wait_until(lambda: not alive(pid), every_s=0.005)
+    assert rows.live(LOCKS + "l"), "ran on after the lease"
+    assert time.monotonic() - stopped > 1
+    one.send_signal(signal.SIGCONT)
+    assert one.wait(30) == SERVER
+    head, why = one.stderr.read().split(" and the command ended: ")
+    assert head == 'queenctl: the lease of "l" was lost'
+    # the second when a renewal was under way
+    assert why == "it was not renewed in time\n" or "timed out" in why
 
 
 # a process below the command: writes its number when it has set its trap
@@ -384,6 +485,66 @@ def test_a_group_that_ignores_the_end_is_killed(ctl, rows, spawn):
     held(rows)
     assert one.wait(30) == SERVER
     assert not alive(up) and not alive(below)
+
+
+# On a terminal
+
+class Terminal:
+    """queenctl as the leader of a session with a terminal of its own."""
+
+    def __init__(self, ctl, *args):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(ctl.home)
+            os.execve(ctl.argv()[0], ctl.argv(*args), ctl.env)
+        self.text = ""
+
+    def read(self):
+        assert select.select([self.fd], [], [], 60)[0], self.text
+        with contextlib.suppress(OSError):  # the other end is closed
+            more = os.read(self.fd, 4096).decode()
+            self.text += more
+            return bool(more)
+        return False
+
+    def until(self, text):
+        while text not in self.text:
+            assert self.read(), self.text
+
+    def type(self, text):
+        os.write(self.fd, text)
+
+    def finish(self):
+        """The exit status."""
+        while self.read():
+            pass
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def test_the_command_has_the_terminal(ctl, rows):
+    """It reads from it; a stop key does not stop it, for its lease runs on."""
+    term = Terminal(ctl, "lock", "l", "--", "sh", "-c",
+                    "echo up; read x; echo got $x; read y; echo and $y")
+    term.until("up")
+    assert rows.live(LOCKS + "l")
+    term.type(b"one\n")
+    term.until("got one")
+    term.type(b"\x1a")
+    term.until("^Z")
+    term.type(b"two\n")
+    term.until("and two")
+    assert term.finish() == 0
+    assert rows.rows == {}
+
+
+def test_the_interrupt_key_ends_the_command(ctl, rows):
+    term = Terminal(ctl, "lock", "l", "--", "sh", "-c",
+                    "echo up; while :; do sleep 0.1; done")
+    term.until("up")
+    term.type(b"\x03")
+    assert term.finish() == 128 + signal.SIGINT
+    assert rows.rows == {}
 
 
 # Against a cell

@@ -196,11 +196,14 @@ def test_transaction_is_posted_as_given(ctl):
     assert ctl.run("tx", "-f", "-", "--dry-run", stdin=bundle) == \
         "would commit 2 operations\n"
     assert ctl.run("tx", "-f", "-", stdin=bundle) == "transaction committed\n"
-    assert "rolled back: " in ctl.fails(SERVER, "tx", "-f", "-", stdin=bundle)
+    assert ctl.fails(SERVER, "tx", "-f", "-", stdin=bundle) == (
+        'queenctl: transaction rolled back: required lease "%s": invalid or '
+        'expired lease\n' % m["leaseId"])
     assert ctl.lines("pop", "out")[0]["transactionId"] == "d1"
     for bad, why in (
             ("{", "not JSON"), ("{}", "no operations"),
-            ('{"operations":[{"type":"kv"}]}', "neither ack nor push"),
+            ('{"operations":[{"type":"kv"}]}',
+             'operations[0]: type "kv" is neither ack nor push'),
             ('{"operations":[{"type":"push","items":[]}]}', "without items")):
         assert why in ctl.fails(USER, "tx", "-f", "-", stdin=bad)
 

@@ -2,7 +2,9 @@
 """queenctl timer: exit codes, columns, lines."""
 import re
 
-from ctlkit import NOTHING, USER
+import pytest
+
+from ctlkit import AUTH, NOTHING, SERVER, USER
 from queenlib import wait_until
 
 KEY = ("reminders", "trial:acme/7")
@@ -57,3 +59,58 @@ def test_a_timer_becomes_a_message(ctl, cell):
     assert [(m["transactionId"], m["data"]) for m in found] == \
         [("t-1", {"x": 1.5})]
     assert ctl.fails(NOTHING, "timer", "cancel", *KEY) == ""
+
+
+def test_refusals_are_told(ctl, cell):
+    beyond = schedule(ctl, "1", "--delay", "91d", code=AUTH)
+    assert beyond == "" and ctl.err == (
+        "queenctl: timer_horizon_exceeded: operation 0: delayMs is beyond"
+        " the horizon (HTTP 403)\n")
+    ctl.run("system", "kv-timers", "--timers-schedule=false", "--yes")
+    assert schedule(ctl, "1", "--delay", "1h", code=SERVER) == ""
+    assert "timers_disabled" in ctl.err
+    assert ctl.fails(NOTHING, "timer", "cancel", *KEY) == ""
+    seen = ctl.json("system", "kv-timers")
+    assert (seen["timersScheduleEnabled"], seen["timersFireEnabled"]) == (
+        False, True)
+    ctl.run("system", "kv-timers", "--timers-schedule")
+    assert schedule(ctl, "1", "--delay", "1h").startswith("scheduled ")
+
+
+def test_a_queue_that_seals_needs_a_key(ctl):
+    assert ctl.run("queue", "configure", "vault", "--encrypt") == \
+        'configured "vault"\n'
+    assert ctl.err == (
+        "queenctl: this server has no QUEEN_ENCRYPTION_KEY: until it has,"
+        " pushes to the queue fail\n")
+    # the broker or, when it has not heard of the option, the database says so
+    assert re.match("queenctl: timers_error: (encryption_required|the queue "
+                    r"wants sealed payloads and there is no key) \(HTTP 500",
+                    ctl.fails(SERVER, "timer", "schedule", "vault", "k", "1",
+                              "--delay", "1h"))
+    assert ctl.run("push", "vault", stdin="1\n2\n", code=SERVER) == \
+        "queued=0 duplicate=0 failed=2\n"
+    assert ctl.err == "queenctl: push failed: encryption_required\n"
+
+
+@pytest.mark.cellenv(QUEEN_ENCRYPTION_KEY="ab" * 32)
+def test_a_sealed_payload_is_not_peeked_at(ctl):
+    ctl.run("queue", "configure", "vault", "--encrypt")
+    assert ctl.err == ""
+    ctl.run("timer", "schedule", "vault", "k", "1", "--delay", "1h")
+    assert ctl.fails(SERVER, "timer", "peek", "vault", "k", "--payload") == \
+        "queenctl: the payload is sealed until the timer fires\n"
+
+
+@pytest.mark.cellenv(QUEEN_SWEEPER_MAX_ATTEMPTS=1)
+def test_what_a_timer_became_is_not_retried(ctl, cell):
+    cell.db.psql("-c", "alter table queen.segments add constraint none"
+                 " check (false)")
+    schedule(ctl, "1", "--delay", "0", "--txn", "t")
+    row, = wait_until(lambda: ctl.json("dlq", "list"))
+    assert (row["consumerGroup"], row["transactionId"]) == ("__timer__", "t")
+    assert "is not replayed" in ctl.fails(
+        SERVER, "dlq", "retry", "--id", row["id"], "--yes")
+    assert "is not replayed" in ctl.fails(
+        SERVER, "dlq", "retry", row["partitionId"], "t", "--yes")
+    assert len(ctl.json("dlq", "list")) == 1

@@ -122,3 +122,49 @@ def test_up_passes_on_why_a_server_ended(home_cell):
     assert ctl.fails(SERVER, *up).startswith(
         "queenctl: postgres ended at start; see %s/log/postgres.log: "
         "FATAL:  configuration file" % ctl.dir)
+
+
+FIRST_UP = """
+can=$(unshare -m true 2>/dev/null && echo yes)
+if [ "$can" ]; then exec unshare -m sh -ec '
+    mount -t tmpfs none /var/lib
+    umask 077
+    "$@" up --detach --quiet --dir "$CELL" --port "$PORT"
+    stat -c %a /var/lib/queen
+    "$@" down --dir "$CELL"' sh "$@"
+fi
+echo none
+"""
+
+
+def test_the_first_cell_shuts_no_door_to_others(home_cell):
+    """What is remembered of a cell elsewhere lies on the way to the cell that
+    root gets without --dir."""
+    ctl = home_cell
+    if os.getuid() != 0:
+        ctl.run("up", "--detach", "--dir", ctl.dir, "--port", str(ctl.port))
+        assert os.stat(os.path.join(ctl.home, ".queen")).st_mode & 0o777 == \
+            0o700
+        return
+    done = subprocess.run(
+        ["sh", "-c", FIRST_UP, "sh", *ctl.argv()], stdout=subprocess.PIPE,
+        env={**ctl.env, "CELL": ctl.dir, "PORT": str(ctl.port)}, text=True,
+        timeout=120, check=True)
+    # without the right to mount there is no clean /var/lib to look at
+    assert done.stdout.splitlines() in (
+        ["755", "the cell in %s is down" % ctl.dir], ["none"])
+
+
+def test_up_names_the_folder_that_is_in_the_way(home_cell):
+    ctl = home_cell
+    shut = os.path.join(ctl.home, "a", "shut")
+    os.makedirs(shut)
+    os.chmod(shut, 0o700 if os.getuid() == 0 else 0o500)
+    said = ctl.fails(USER, "up", "--detach", "--dir",
+                     os.path.join(shut, "b", "cell"))
+    if os.getuid() == 0:
+        assert said.endswith(
+            " cannot reach %s/b/cell: %s is closed to others; open it (chmod"
+            " a+x) or choose another folder with --dir\n" % (shut, shut))
+    else:
+        assert "cannot make folder %s/b" % shut in said

@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
-from queenlib import binary, wait_until
+from queenlib import binary, metric, wait_until
 from sealkit import (K1, K2, K3, PAYLOAD, WORD, assert_not_in_the_database,
-                     bury, fails_at_boot, flag, key_id, key_ids, keyed, metric,
+                     bury, fails_at_boot, flag, key_id, key_ids, keyed,
                      popped, statuses)
 
 # Through every route
@@ -119,6 +119,20 @@ def test_a_timer_is_sealed_when_it_is_scheduled(cell, db):
         ("t", PAYLOAD)]
     assert key_ids(db) == [key_id(K1)] * 2
     assert_not_in_the_database(db, WORD)
+
+
+@keyed
+def test_a_timer_of_before_the_flag_fires_as_it_was_promised(cell, db):
+    op = {"op": "schedule", "queue": "q", "timerKey": "k", "txn": "t",
+          "payload": base64.b64encode(b'{"a":1}').decode(), "delayMs": 1500}
+    reply = cell.post("/api/v1/timers", {"operations": [op]})
+    assert reply.body["results"][0]["status"] == "scheduled", reply
+    flag(cell, "q")
+    m, = cell.pop("q", group="g", subscriptionMode="all", wait=True,
+                  wait_ms=10000)
+    assert (m["transactionId"], m["data"]) == ("t", {"a": 1})
+    assert cell.ack([m], group="g")[0]["success"] is True
+    assert key_ids(db) == [None]
 
 
 # Dead letters

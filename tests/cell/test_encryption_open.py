@@ -2,13 +2,14 @@
 """Messages that cannot be opened: an error that names them, no lease and no
 cursor that moved, and a way for the operator to see it."""
 import re
+import threading
 
 import pytest
 
 from ctlkit import Ctl
-from queenlib import wait_until
+from queenlib import metric, wait_until
 from sealkit import (K1, K2, PAYLOAD, WORD, consumers, damage, faulty, flag,
-                     key_id, keyed, metric, popped, statuses)
+                     key_id, keyed, popped, statuses)
 
 DAMAGED = "sealed with key id %d, but does not open with it" % key_id(K1)
 
@@ -231,6 +232,43 @@ def test_auto_ack_by_label_over_sealed_and_clear_queues(cell, db):
     assert [m["data"] for m in reply.body["messages"]] == ["one"]
 
 
+@keyed
+def test_many_at_once_take_each_message_once(cell):
+    """autoAck and leases, sealed and clear, drawn from at the same time."""
+    flag(cell, "sealed")
+    n, got, lock = 400, {}, threading.Lock()
+    want = {(q, g): list(range(n)) for q in ("sealed", "clear") for g in "ab"}
+
+    def pusher(queue):
+        for i in range(0, n, 8):
+            items = [{"queue": queue, "partition": "p%d" % (j % 13),
+                      "payload": j} for j in range(i, i + 8)]
+            assert set(statuses(cell.post("/api/v1/push", {
+                "items": items}).body)) == {"queued"}
+
+    def popper(i):
+        queue, group = ("sealed", "clear")[i & 1], "ab"[i >> 1 & 1]
+        key = (queue, group)
+        while len(got.get(key, ())) < n:
+            ms = cell.pop(queue, group=group, autoAck=group == "a", batch=20,
+                          partitions=3, wait=True, wait_ms=300,
+                          subscriptionMode="all")
+            with lock:
+                got.setdefault(key, []).extend(m["data"] for m in ms)
+            if ms and group == "b":
+                assert all(r["success"] for r in cell.ack(ms, group=group))
+
+    threads = [threading.Thread(target=pusher, args=(q,))
+               for q in ("sealed", "clear")]
+    threads += [threading.Thread(target=popper, args=(i,)) for i in range(12)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+        assert not t.is_alive()
+    assert {k: sorted(v) for k, v in got.items()} == want
+
+
 @pytest.mark.parametrize("sealed", [False, True])
 def test_only_sealed_queues_pay_for_it(new_cell, db, sealed):
     """What the server's log shows before the call on its connection."""
@@ -289,6 +327,10 @@ def test_status_and_doctor_name_a_key_that_is_missing(new_cell, db, folder):
             "fix": "name that key in QUEEN_ENCRYPTION_OLD_KEYS of every"
             " queend, or step over it: queenctl partition seek q p --cg GROUP"
             " --to offset:1"} in found
+    m, = popped(a)
+    assert len(b.get("/api/v1/status").body["blocked"]) == 1
+    a.ack([m])
+    wait_until(lambda: b.get("/api/v1/status").body["blocked"] == [])
 
 
 @keyed
@@ -310,3 +352,5 @@ def test_status_and_doctor_name_what_is_damaged(cell, db, folder):
     assert reply.status == 200, reply
     cell.push("q", [2])
     assert [m["data"] for m in popped(cell)] == [2]
+    assert wait_until(lambda: cell.get("/api/v1/status").body["blocked"] == [])
+    assert [f for f in doctor(folder, db) if "sealed" in f["what"]] == []

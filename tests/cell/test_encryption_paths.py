@@ -336,6 +336,13 @@ def test_every_write_is_refused_without_a_key(bare, db, q):
     row, = bare.get("/api/v1/dlq").body["messages"]
     reply = bare.post("/api/v1/dlq/%s/replay" % row["id"], {"queue": q})
     assert (reply.status, reply.body["error"]) == (500, "encryption_required")
+    # back to its own queue, flagged now: by either route
+    db.rows("update queen.queues set encryption_enabled = true")
+    for path in ("dlq/%s/replay" % row["id"], "messages/%s/%s/retry" % (
+            row["partitionId"], row["transactionId"])):
+        reply = bare.post("/api/v1/" + path)
+        assert (reply.status, reply.body["error"]) == (
+            500, "encryption_required"), path
     assert db.rows("select count(*), max(created_at) from queen.segments"
                    ) == before
     assert db.value("select count(*) from queen.timers") == 0

@@ -3,11 +3,10 @@
 Keys and values at the edges: what is ignored, what is refused in which order,
 who holds a row, what settings narrow, what is counted and never logged.
 """
-import re
 
 import pytest
 
-from queenlib import rows, wait_until
+from queenlib import metric, rows, wait_until
 from sqlkit import at
 from test_sql_kv import Kv as Sql
 
@@ -34,12 +33,6 @@ def call(cell, *ops, status=200):
 def reason(cell, *ops, status=400):
     body = call(cell, *ops, status=status)
     return body["error"], body.get("reason")
-
-
-def metric(cell, name):
-    text = cell.get("/metrics/prometheus").body.decode()
-    return float(re.search(r"^%s (\S+)$" % re.escape(name), text,
-                           re.M).group(1))
 
 
 # What is ignored

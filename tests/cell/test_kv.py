@@ -252,6 +252,10 @@ def test_sizes(kv, cell):
     assert len(json.dumps(wide, separators=(",", ":"))) == 65535
     assert kv.bad({"op": "put", "key": "a", "value": wide, "forever": True},
                   status=413) == ("payload_too_large", "kv_value_too_large")
+    # jsonb writes numbers out: 64 KiB would become a gigabyte
+    assert cell.post("/api/v1/kv", body % ",".join(["1e131071"] * 7000)
+                     ).status == 413
+    assert cell.post("/api/v1/kv", body % "1e65534").status == 413
     key = "\u00e9" * 256
     assert kv.put(key, 1)["key"] == key
     for op in ("get", "delete"):

@@ -14,7 +14,7 @@ A = {"x-queen-tenant": OTHER_TENANT}
 B_TENANT = "00000000-0000-0000-0000-0000000000bb"
 B = {"x-queen-tenant": B_TENANT}
 ON = dict(QUEEN_TENANCY_HEADER="true", QUEEN_KV_TRUSTED_PROXY="true",
-          QUEEN_KV_REQUIRE_GRANT="false",
+          QUEEN_KV_REQUIRE_GRANT="false", QUEEN_KV_WRITE_RATE="0",
           # jobs would remove deleted queues beside the purge, uncounted
           RETENTION_INTERVAL="3600000")
 
@@ -45,6 +45,11 @@ def rows_of(db, tenant):
         " and c.relkind in ('r', 'p') order by 1")
     return {t: db.value("select count(*) from queen.%s where tenant = %%s"
                         % t, (tenant,)) for t, in tables}
+
+
+def lasting(db, tenant):
+    """Of them those that nothing but its owner changes: usage is measured."""
+    return {t: n for t, n in rows_of(db, tenant).items() if t != "kv_usage"}
 
 
 def hanging(db):
@@ -126,7 +131,7 @@ def test_no_row_is_left(cell, db):
     before = hanging(db)
     for table, ids in before.items():
         assert ids & mine, table
-    others = rows_of(db, B_TENANT)
+    others = lasting(db, B_TENANT)
     answer, = purge(cell)
     assert answer["phase"] == "complete" and answer["tenant"] == OTHER_TENANT
     assert answer["queues"] == {"deleted": 2, "remaining": 0}
@@ -141,7 +146,7 @@ def test_no_row_is_left(cell, db):
     assert len(cell.get("/api/v1/connectors", headers=B).body[
         "connectors"]) == 1
     assert set(rows_of(db, OTHER_TENANT).values()) == {0}
-    assert rows_of(db, B_TENANT) == others
+    assert lasting(db, B_TENANT) == others
     for table, ids in hanging(db).items():
         assert ids == before[table] - mine, table
     # again there is nothing to do, and the names are free
@@ -158,7 +163,7 @@ def test_no_row_is_left(cell, db):
 def test_the_default_tenant_needs_its_flag(cell, db):
     fill(cell, {})
     fill(cell, A)
-    kept = rows_of(db, OTHER_TENANT)
+    kept = lasting(db, OTHER_TENANT)
     for headers in ({}, {"x-queen-tenant": TENANT}):
         reply = cell.delete(PATH, headers=headers)
         assert (reply.status, reply.body) == (400, {"error":
@@ -170,7 +175,7 @@ def test_the_default_tenant_needs_its_flag(cell, db):
     answer, = purge(cell, {}, "?allowDefaultTenant=true")
     assert answer["queues"]["deleted"] == 2
     assert set(rows_of(db, TENANT).values()) == {0}
-    assert rows_of(db, OTHER_TENANT) == kept
+    assert lasting(db, OTHER_TENANT) == kept
 
 
 def test_a_server_without_tenants_says_so(cell, db):
@@ -237,6 +242,29 @@ def test_what_others_hold_is_left_for_later(cell, db):
     assert set(rows_of(db, OTHER_TENANT).values()) == {0}
 
 
+@pytest.mark.parametrize("table", ["queue_minutes", "retention_log",
+                                   "repairs"])
+@pytest.mark.cellenv(**ON)
+def test_a_queue_waits_for_its_histories(cell, db, table):
+    fill(cell, A)
+    fill_by_sql(db, OTHER_TENANT)
+    conn = db.connect(autocommit=False)
+    rows(conn, "select from queen.%s h join queen.queues q on q.id ="
+         " h.queue_id where q.tenant = %%s for update of h" % table,
+         (OTHER_TENANT,))
+    for _ in range(2):
+        reply = cell.delete(PATH, headers=A)
+        assert reply.body["done"] is False
+        assert reply.body["queues"]["deleted"] == 0
+    conn.commit()
+    conn.close()
+    before = db.value("select count(*) from queen.%s" % table)
+    assert before > 0
+    purge(cell)
+    assert db.value("select count(*) from queen.%s" % table) == 0
+    assert set(rows_of(db, OTHER_TENANT).values()) == {0}
+
+
 @pytest.mark.cellenv(**ON)
 def test_the_other_tenant_works_on(cell, db):
     """While one is purged, each message of the other is pushed, popped and
@@ -272,6 +300,60 @@ def test_the_other_tenant_works_on(cell, db):
     assert faults == []
     assert popped == pushed
     assert set(rows_of(db, OTHER_TENANT).values()) == {0}
+
+
+@pytest.mark.cellenv(**ON)
+def test_a_tenant_that_goes_on_is_purged_when_it_stops(cell, db):
+    """Its own pushes, bundles, due timers and acks meanwhile: no request
+    fails of it, no deadlock, and at the end nothing is left."""
+    stop, faults = threading.Event(), []
+
+    def traffic(n):
+        i = 0
+        while not stop.is_set():
+            i += 1
+            queue = "q%d" % (i % 5)
+            body = {"operations": [{"type": "push", "items": [
+                {"queue": queue, "partition": "p%d" % n, "payload": i}]}],
+                "kv": [{"op": "put", "ns": "n", "key": "k%d" % (i % 20),
+                        "value": i, "forever": True}],
+                "timers": [{"op": "schedule", "queue": queue, "txn": "t",
+                            "timerKey": "t%d-%d" % (n, i), "delayMs": 0,
+                            "payload": "ImEi"}]}
+            try:
+                reply = cell.post("/api/v1/transaction", body, headers=A)
+                # one that lost its queue in between says so
+                if reply.status >= 500:
+                    faults.append(reply)
+                found = cell.pop(queue, group="g", subscriptionMode="all",
+                                 batch=10, wait="false", headers=A)
+                if found:
+                    cell.ack(found, group="g", headers=A)
+            except (AssertionError, OSError) as e:
+                faults.append(e)
+
+    threads = [threading.Thread(target=traffic, args=(n,)) for n in range(3)]
+    for t in threads:
+        t.start()
+    removed = passes = 0
+    try:
+        while passes < 15 or removed < 50:
+            reply = cell.delete(PATH + "?budgetMs=100", headers=A)
+            assert reply.status == 200, reply
+            removed += reply.body["rows"]["queen.segments"]
+            passes += 1
+            assert passes < 5000 and not faults, faults
+    finally:
+        stop.set()
+        for t in threads:
+            t.join()
+    assert faults == []
+    # timers that are due may still become messages of a new queue
+    wait_until(lambda: db.value("select count(*) from queen.timers") == 0)
+    purge(cell)
+    assert set(rows_of(db, OTHER_TENANT).values()) == {0}
+    assert db.value("select deadlocks from pg_stat_database where datname ="
+                    " current_database()") == 0
 
 
 @pytest.mark.cellenv(**ON)
@@ -311,6 +393,23 @@ def test_a_purge_survives_the_death_of_its_server(cell, db):
     assert answer["phase"] == "complete"
     assert set(rows_of(db, OTHER_TENANT).values()) == {0}
     assert db.value("select count(*) from queen.segments") == 0
+
+
+def test_another_server_goes_on_after_a_purge(cells):
+    """It knew queues and partitions that are gone: what is pushed there then
+    is a queue of its own, and nothing is lost or taken for a duplicate."""
+    one, other = cells(2, **ON)
+    for cell in (one, other):
+        cell.push("q", ["old"], ids=["t"], partition="p", headers=A)
+    purge(one)
+    assert [r["status"] for r in other.push(
+        "q", ["new"], ids=["t"], partition="p", headers=A)] == ["queued"]
+    assert [r["status"] for r in one.push(
+        "q", ["new"], ids=["t"], partition="p", headers=A)] == ["duplicate"]
+    for cell in (other, one):
+        assert [m["data"] for m in cell.pop(
+            "q", group="g" + cell.name, subscriptionMode="all", batch=10,
+            headers=A)] == ["new"]
 
 
 # The SQL alone

@@ -3,6 +3,8 @@
 Transactions with riders where it matters what was not done: sealed queues,
 answers that are missing, names that a rollback leaves.
 """
+import re
+
 import pytest
 
 from queenlib import wait_until
@@ -10,6 +12,9 @@ from riderkit import (absent, cancel, get, get_many, incr, put, queues,
                       rejected, schedule, timers, untouched, values)
 from test_encryption import (K1, PAYLOAD, WORD, assert_not_in_the_database,
                              flag, key_id, key_ids, keyed)
+from test_riders_limits import granted
+from test_tenancy import ON as TENANTS
+from test_tenancy import A, B
 from test_transaction import TXN, ack, committed, count, fill, pop, push, txn
 
 RIDERS = {"kv": [put("a")], "timers": [schedule()]}
@@ -239,3 +244,96 @@ def test_a_name_is_made_once_by_bundles_that_race(cells, db):
     assert values(db) == {"sum": 40}
     wait_until(lambda: db.value("select count(*) from pg_locks"
                                 " where not granted") == 0)
+
+
+# Locks that do not come
+
+HELD = {"kv": "queen.kv where key = 'old'",
+        "timers": "queen.timers where timer_key = 'held'",
+        "partition_heads": "queen.partition_heads"}
+
+
+@pytest.mark.cellenv(QUEEN_STMT_TIMEOUT_MS=700,
+                     QUEEN_KV_QUOTA_REFRESH_MS=100,
+                     QUEEN_KV_USAGE_EVERY_MS=86400000)
+@pytest.mark.parametrize("table", HELD)
+def test_a_bundle_that_waits_too_long_is_undone(cell, db, ready, table):
+    body = txn(cell, push("out", "first"), timers=[schedule("held")])
+    assert body["success"] is True
+    granted(cell, max_rows=4)
+    conn = db.connect(autocommit=False)
+    conn.cursor().execute("select 1 from %s for update" % HELD[table])
+    body = {"operations": [push(), ack(ready)],
+            "kv": [put("a"), put("old", 2)],
+            "timers": [schedule("b"), schedule("held", txn="2")]}
+    for _ in range(2):
+        reply = cell.post(TXN, body)
+        rejected(reply, 200, "db_error",
+                 "statement timeout after 700 ms; transaction rolled back")
+    conn.rollback()
+    assert (values(db), timers(db), count(db), committed(db)) == (
+        {"old": 1}, ["held"], 1, -1)
+    # nothing of it is held or charged any more
+    assert cell.post(TXN, body).body["success"] is True
+    assert (values(db), timers(db), count(db), committed(db)) == (
+        {"old": 2, "a": 1}, ["b", "held"], 2, 0)
+
+
+# Tenants
+
+@pytest.mark.cellenv(**TENANTS)
+def test_no_bundle_reaches_into_another_tenant(cell, db):
+    cell.push("in", [1], partition="p", ids=["t"], headers=A)
+    m, = cell.pop("in", subscriptionMode="all", headers=A)
+
+    def bundle(headers):
+        return cell.post(TXN, {"operations": [push(), ack(m)], "kv": [
+            absent(required=True)], "timers": [schedule()]}, headers=headers)
+
+    reply = bundle(B)
+    rejected(reply, 200, "ack_rejected", "QTXN ack failed for partition %s"
+             ' group "__QUEUE_MODE__": partition not found; transaction'
+             " rolled back" % m["partitionId"])
+    reply = cell.post(TXN, {"requiredLeases": [m["leaseId"]], "kv": [put()]},
+                      headers=B)
+    rejected(reply, 200, "ack_rejected", 'QTXN required lease "%s": invalid or'
+             " expired lease; transaction rolled back" % m["leaseId"])
+    assert (values(db), timers(db), count(db)) == ({}, [], 0)
+    assert bundle(A).body["success"] is True
+    # the names are free for the other
+    assert cell.post(TXN, {"operations": [push()], "kv": [
+        absent(required=True)], "timers": [schedule()]},
+        headers=B).body["success"] is True
+    for table in "kv", "timers":
+        assert {r[0] for r in db.rows("select tenant::text from queen."
+                                      + table)} == {
+            A["x-queen-tenant"], B["x-queen-tenant"]}
+
+
+# Metrics
+
+def kv_ops(cell):
+    """(op, result) -> how many, of those that are not 0."""
+    text = cell.get("/metrics/prometheus").body.decode()
+    return {m[:2]: int(m[2]) for m in re.findall(
+        r'^queen_kv_ops_total\{op="(\w+)",result="(\w+)"\} ([1-9]\d*)$',
+        text, re.M)}
+
+
+def test_operations_are_counted_by_what_became_of_them(cell, db):
+    txn(cell, push(), kv=[put("a"), absent("b"), get("a"), incr("c")])
+    txn(cell, kv=[absent("b"), get("no")])
+    want = {("put", "applied"): 2, ("get", "applied"): 2,
+            ("incr", "applied"): 1, ("put", "rejected"): 1}
+    assert kv_ops(cell) == want
+    # a lost bundle: none of it was applied
+    txn(cell, push(), kv=[put("z"), get("a"), absent("b", required=True)])
+    want["put", "rejected"] += 2
+    want["get", "rejected"] = 1
+    assert kv_ops(cell) == want
+    # a fault of the database
+    for ops in [push()], []:
+        body = txn(cell, *ops, kv=[put("y"), put("big", [1] * 30000)])
+        assert body["reason"] == "payload_too_large"
+    want["put", "error"] = 4
+    assert kv_ops(cell) == want

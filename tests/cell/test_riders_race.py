@@ -21,7 +21,7 @@ from test_transaction import count
 
 BUSY = {"QUEEN_KV_EXPIRE_EVERY_MS": 20, "RETENTION_INTERVAL": 100,
         "QUEEN_KV_USAGE_EVERY_MS": 100, "QUEEN_KV_WRITE_RATE": 0,
-        "QUEEN_KV_CELL_RATE": 0, "QUEEN_SWEEPER_IDLE_MAX_SLEEP_MS": 1000}
+        "QUEEN_KV_CELL_RATE": 0}
 ONE_SNAPSHOT = (
     "select (select count(*) from queen.kv where key like 'm-%'),"
     " (select count(*) from queen.timers where queue = 'later'),"

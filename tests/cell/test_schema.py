@@ -29,8 +29,8 @@ CELL_WIDE = {
     "prometheus_totals_v1", "prune_v1", "purge_group_v1", "purge_queue_v1",
     "queue_scan_v1", "repair_scan_v1", "retention_due_v1",
     "retention_step_v1", "safe_time_v1", "seal_proofs_v1", "seal_prove_v1",
-    "status_v1", "timer_due_v1",
-    "timer_fire_v1", "timer_next_v1", "timer_sub_v1", "timer_txn_v1",
+    "status_v1", "timer_due_v1", "timer_fire_v1", "timer_next_v1",
+    "timer_sub_v1", "timer_txn_v1",
     "wire_id_of_v1", "wire_id_v1", "wire_lease_v1",
 }
 

@@ -5,32 +5,12 @@ import uuid
 
 import pytest
 
-from hotkit import Hot, items, refused, together
+from hotkit import Hot, g, hot, items, p, q, refused, together  # noqa: F401
 from queenlib import OTHER_TENANT, TENANT
 from sqlkit import at, mid
 
 pytestmark = pytest.mark.allpg
 RELEASED, KEPT, NO_ROW, STALE, NEEDS_FRAME, GONE = range(6)
-
-
-@pytest.fixture
-def hot(db):
-    return Hot(db.connect())
-
-
-@pytest.fixture
-def q(hot):
-    return hot.queue("q")
-
-
-@pytest.fixture
-def p(hot, q):
-    return hot.part(q, "p")
-
-
-@pytest.fixture
-def g(hot, q):
-    return hot.group(q, "g")
 
 
 @pytest.fixture

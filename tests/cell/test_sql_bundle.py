@@ -4,26 +4,12 @@ import uuid
 
 import pytest
 
-from hotkit import FRAMES, Hot, ids, items, refused, together
+from hotkit import (FRAMES, Hot, hot, ids, items, p, q, refused,  # noqa: F401
+                    together)
 from queenlib import OTHER_TENANT, TENANT
 from sqlkit import at
 
 pytestmark = pytest.mark.allpg
-
-
-@pytest.fixture
-def hot(db):
-    return Hot(db.connect())
-
-
-@pytest.fixture
-def q(hot):
-    return hot.queue("q")
-
-
-@pytest.fixture
-def p(hot, q):
-    return hot.part(q, "p")
 
 
 @pytest.fixture

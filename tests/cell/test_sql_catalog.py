@@ -6,21 +6,11 @@ import re
 
 import pytest
 
-from hotkit import Hot, refused, together
+from hotkit import Hot, hot, q, refused, together  # noqa: F401
 from queenlib import OTHER_TENANT, TENANT
 from sqlkit import at
 
 pytestmark = pytest.mark.allpg
-
-
-@pytest.fixture
-def hot(db):
-    return Hot(db.connect())
-
-
-@pytest.fixture
-def q(hot):
-    return hot.queue("q")
 
 
 def resolve(hot, names, create=True, now=None, tenant=TENANT):

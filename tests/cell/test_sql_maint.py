@@ -427,6 +427,14 @@ def minutes(kit, queue, n, now):
         ["array[%s]"] * 19 + ["%s"]), queue, *([n] * 18), now)
 
 
+def test_minutes_of_a_queue_that_is_gone_are_left_out(kit):
+    q = kit.queue("q")
+    minutes(kit, q + 1, 3, at(10))
+    minutes(kit, q, 2, at(10))
+    assert kit.rows("select queue_id, push_messages"
+                    " from queen.queue_minutes") == [(q, 2)]
+
+
 def test_minutes_add_up_and_keep_the_largest_lag(kit):
     q = kit.queue("q")
     minutes(kit, q, 3, at(10))

@@ -4,32 +4,12 @@ import datetime
 
 import pytest
 
-from hotkit import Hot, refused, together
+from hotkit import Hot, g, hot, p, q, refused, together  # noqa: F401
 from queenlib import OTHER_TENANT, TENANT
 from sqlkit import at
 
 pytestmark = pytest.mark.allpg
 MIB = 1 << 20
-
-
-@pytest.fixture
-def hot(db):
-    return Hot(db.connect())
-
-
-@pytest.fixture
-def q(hot):
-    return hot.queue("q")
-
-
-@pytest.fixture
-def p(hot, q):
-    return hot.part(q, "p")
-
-
-@pytest.fixture
-def g(hot, q):
-    return hot.group(q, "g")
 
 
 def slices(rows):

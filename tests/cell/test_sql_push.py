@@ -4,28 +4,13 @@ import datetime
 
 import pytest
 
-from hotkit import Hot, refused, together
+from hotkit import Hot, hot, p, q, refused, together  # noqa: F401
 from queenlib import OTHER_TENANT
 from sqlkit import at, mid
 
 pytestmark = pytest.mark.allpg
 HOUR = 3600
 US = datetime.timedelta(microseconds=1)
-
-
-@pytest.fixture
-def hot(db):
-    return Hot(db.connect())
-
-
-@pytest.fixture
-def q(hot):
-    return hot.queue("q")
-
-
-@pytest.fixture
-def p(hot, q):
-    return hot.part(q, "p")
 
 
 def test_offsets_start_at_0_and_are_contiguous(hot, q, p):

@@ -11,7 +11,7 @@ from queenlib import TENANT, rows, wait_until
 from sqlkit import at, mid
 from test_sql_catalog import notices, walks  # noqa: F401 - a fixture
 from test_sql_kv import OPS
-from test_timer_sql import frame
+from test_sql_timer import frame
 
 NOW = at(10)
 

@@ -2,31 +2,11 @@
 """605_seal.sql: leases given back, what is stuck; pop_v2 of what is sealed."""
 import pytest
 
-from hotkit import Hot, items
+from hotkit import g, hot, items, p, q  # noqa: F401
 from queenlib import OTHER_TENANT, TENANT
 from sqlkit import at
 
 pytestmark = pytest.mark.allpg
-
-
-@pytest.fixture
-def hot(db):
-    return Hot(db.connect())
-
-
-@pytest.fixture
-def q(hot):
-    return hot.queue("q")
-
-
-@pytest.fixture
-def p(hot, q):
-    return hot.part(q, "p")
-
-
-@pytest.fixture
-def g(hot, q):
-    return hot.group(q, "g")
 
 
 def pop2(hot, reqs, cands, keys=(), opens=False, now=None):
@@ -161,7 +141,7 @@ def blocks(hot, now=None, tenant=TENANT):
         " from queen.seal_blocks_v1(%s, %s)", [tenant, now])]
 
 
-def test_the_newest_of_a_queue_and_key_is_shown(hot, q, p):
+def test_the_newest_of_a_queue_and_key_is_shown(hot, q, p, g):
     other = hot.part(q, "other")
     block(hot, q, p, now=at(0))
     block(hot, q, other, off=5, damaged=True, now=at(10), who="j")
@@ -180,7 +160,21 @@ def test_another_tenant_files_nothing(hot, q, p):
     assert blocks(hot, at(1), None) == []
 
 
-def test_what_was_filed_goes_with_its_queue_or_after_a_day(hot, q, p):
+def test_what_a_group_got_past_is_not_shown(hot, q, p, g):
+    hot.push(p, 4, now=at(0))
+    block(hot, q, p, off=2, now=at(0))
+    assert len(blocks(hot, at(1))) == 1  # no cursor yet: at the start
+    assert hot.took(p, g, 1, budget=2, auto=True) == (0, 1, 1)
+    assert len(blocks(hot, at(1))) == 1
+    assert hot.took(p, g, 1, budget=1, auto=True) == (2, 2, 1)
+    assert blocks(hot, at(1)) == []
+    hot.group(q, "h")
+    assert len(blocks(hot, at(1))) == 1
+    hot.rows("update queen.groups set deleted_at = now() where name = 'h'")
+    assert blocks(hot, at(1)) == []
+
+
+def test_what_was_filed_goes_with_its_queue_or_after_a_day(hot, q, p, g):
     block(hot, q, p, now=at(0))
     block(hot, q, p, key=8, now=at(86402))
     assert hot.value("select count(*) from queen.flags"
@@ -190,3 +184,23 @@ def test_what_was_filed_goes_with_its_queue_or_after_a_day(hot, q, p):
     block(hot, q, p, key=9, now=at(86403))
     assert hot.value("select count(*) from queen.flags"
                      " where key = %s", "blocked:%d:9" % q) == 0
+
+
+@pytest.mark.parametrize("purge, left", [
+    ("select queen.purge_queue_v1(100)", 1),
+    ("select queen.tenant_purge_v1('%s', p_allow_default => true)" % TENANT,
+     0)], ids=["queue", "tenant"])
+def test_what_was_filed_is_purged_with_its_queue(hot, q, p, g, purge, left):
+    other = hot.queue("other")
+    for key in (7, 8):
+        block(hot, q, p, key=key)
+    block(hot, other, hot.part(other, "p"))
+    hot.rows("update queen.queues set deleted_at = now() where id = %s", q)
+    hot.rows("update queen.groups set deleted_at = now() where queue_id = %s",
+             q)
+    while hot.value("select count(*) from queen.queues"
+                    " where deleted_at is not null"):
+        hot.rows("select queen.purge_group_v1(100)")
+        hot.rows(purge)
+    assert hot.value("select count(*) from queen.flags where key like"
+                     " 'blocked:%%'") == left

@@ -307,7 +307,7 @@ def test_a_second_term_ends_at_once(new_cell, db):
 
 def test_calls_that_never_return_are_given_up(new_cell, db):
     """Their owners hear of it, so nothing of theirs is left (sanitizers)."""
-    cell = new_cell(QUEEN_SHUTDOWN_GRACE_MS=200).start()
+    cell = new_cell(QUEEN_SHUTDOWN_GRACE_MS=200, DB_POOL_SIZE=16).start()
     cell.push("q", [1])
     lock = db.connect(autocommit=False)
     lock.cursor().execute(

@@ -18,7 +18,7 @@ import pytest
 
 from queenlib import OTHER_TENANT
 from test_auth import table
-from test_purge import B_TENANT, HANGS_OFF, ON, rows_of
+from test_purge import B_TENANT, HANGS_OFF, ON, lasting, rows_of
 
 pytestmark = pytest.mark.cellenv(**ON)
 
@@ -217,8 +217,10 @@ ROUTES = {
     ("POST", "/auth/logout"): PUBLIC,
     ("GET", "/health"): PUBLIC, ("GET", "/healthz"): PUBLIC,
     ("GET", "/metrics"): PUBLIC, ("GET", "/metrics/prometheus"): PUBLIC,
-    ("GET", "/status"): get("/status"), ("GET", API + "/status"): CELL,
-    ("GET", API + "/status/buffers"): CELL,
+    ("GET", "/status"): get("/status"), ("GET", API + "/status/buffers"): CELL,
+    ("GET", API + "/status"): lambda n: [
+        ("GET", API + "/status?queue=" + n.queue, None),
+        ("GET", API + "/status", None)],
     ("GET", API + "/status/queues"): get(API + "/status/queues"),
     ("GET", API + "/status/queues/:queue"): get(
         API + "/status/queues/{n.queue}?includePartitions=true"),
@@ -287,9 +289,9 @@ def settle(cell, db, n):
 
 
 def state(db):
-    """Every row of A, as text; counters per minute come by themselves."""
+    """Every row of A, as text; what is counted comes by itself."""
     found = {}
-    for table_ in rows_of(db, OTHER_TENANT):
+    for table_ in lasting(db, OTHER_TENANT):
         found[table_] = db.rows(
             "select x::text from queen.%s x where tenant = %%s order by 1"
             % table_, (OTHER_TENANT,))

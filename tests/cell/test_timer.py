@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """/api/v1/timers: promised, replaced, taken back, fired once."""
 import base64
+import datetime
 import json
 import time
 import uuid
@@ -8,6 +9,7 @@ import uuid
 import pytest
 
 from queenlib import wait_until
+from test_auth import SECRET, bearer, token
 
 PATH = "/api/v1/timers"
 
@@ -30,6 +32,10 @@ def send(cell, *ops):
     reply = cell.post(PATH, {"operations": list(ops)})
     assert reply.status == 200, reply
     return reply.body["results"]
+
+
+def moment(text):
+    return datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def statuses(results):
@@ -317,6 +323,56 @@ def test_ten_thousand_in_one_second(cells):
     assert log_ids(db) == n
     got = drain(b, "q", n)
     assert len({m["transactionId"] for m in got}) == len(got) == n
+
+
+# What the message is
+
+def test_a_fired_id_is_seen_by_pushes_but_not_sought_by_fires(cell, db):
+    """Scheduling again after the fire, or with a used id, is a message more."""
+    send(cell, op("k", -1, txn="t"))
+    wait_until(lambda: pending(db) == 0)
+    assert cell.push("q", [1], ids=["t"])[0]["status"] == "duplicate"
+    assert statuses(send(cell, op("k", -1, txn="t"), op("j", -1, txn="t"))) \
+        == ["scheduled"] * 2
+    assert [m["transactionId"] for m in drain(cell, "q", 3)] == ["t"] * 3
+    assert send(cell, cancel("k", txn="t"))[0]["status"] == "absent"
+
+
+@pytest.mark.cellenv(JWT_ENABLED="true", JWT_SECRET=SECRET)
+def test_who_schedules_is_the_producer(cell, db):
+    """A token that may only produce may schedule; nobody says who he is."""
+    write = bearer(token(role="write-only", sub="svc-é"))
+    read = bearer(token(role="read-write", sub="other"))
+    made = cell.post(PATH, [op("k"), op("soon", -1)], headers=write)
+    assert statuses(made.body["results"]) == ["scheduled"] * 2
+    for path in ("/q/k", "/q"):
+        assert cell.get(PATH + path, headers=write).status == 403
+    assert cell.delete(PATH + "/q/k", headers=write).status == 403
+    found = cell.get(PATH + "/q/k", headers=read).body
+    assert (found["producerSub"], found["txn"]) == ("svc-é", "t-k")
+    row, = wait_until(lambda: [r for r in [cell.get(
+        PATH + "/q", headers=read).body["rows"]] if len(r) == 1])[0]
+    assert (row["timerKey"], row["producerSub"]) == ("k", "svc-é")
+    m, = wait_until(lambda: cell.pop("q", headers=read))
+    assert (m["transactionId"], m["producerSub"]) == ("t-soon", "svc-é")
+
+
+def test_never_early_and_within_a_second(cells, db):
+    """Each by the database's clock, whichever process scheduled it."""
+    both = cells(2)
+    promised = {}
+    for i in range(40):
+        r, = send(both[i % 2], op("k%d" % i, 37 * i, partition="p%d" % i))
+        promised["p%d" % i] = r["deliverAt"]
+    wait_until(lambda: pending(db) == 0)
+    found = db.rows(
+        "select p.name, to_char(s.created_at at time zone 'UTC',"
+        " 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') from queen.segments s"
+        " join queen.partitions p on p.id = s.partition_id")
+    assert len(found) == 40
+    for name, fired_at in found:
+        late = moment(fired_at) - moment(promised[name])
+        assert 0 <= late.total_seconds() < 1, (name, late)
 
 
 # Sealing behind the back of a process

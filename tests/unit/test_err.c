@@ -103,6 +103,36 @@ sqlstates_map_to_decisions(void **state)
 			err_kind_of_sqlstate(rules[i].code), rules[i].kind);
 }
 
+static void
+a_text_ends_with_a_whole_character(void **state)
+{
+	static const struct {
+		const char *given, *kept;
+	} v[] = {
+		{ "a\xc3\xa9", "a\xc3\xa9" },
+		{ "a\xc3", "a" },
+		{ "\xe2\x82\xac", "\xe2\x82\xac" },
+		{ "\xe2\x82", "" },
+		{ "x\xf0\x9f\x98\x80", "x\xf0\x9f\x98\x80" },
+		{ "x\xf0\x9f\x98", "x" },
+		{ "x\xf0", "x" },
+	};
+	char wide[600] = "";
+	struct err e = ERR_ZERO;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		err_set(&e, ERR_INPUT, "%s", v[i].given);
+		assert_string_equal(e.text, v[i].kept);
+	}
+	for (int i = 0; i < 299; i++)
+		memcpy(wide + 2 * i, "\xc3\xa9", 2);
+	err_set(&e, ERR_INPUT, "%s", wide);
+	assert_int_equal(strlen(e.text), (sizeof(e.text) - 1) / 2 * 2);
+	err_set(&e, ERR_INPUT, "-%s", wide);
+	assert_int_equal(strlen(e.text), (sizeof(e.text) - 2) / 2 * 2 + 1);
+}
+
 int
 main(void)
 {
@@ -111,6 +141,7 @@ main(void)
 		cmocka_unit_test(errno_is_kept_and_told),
 		cmocka_unit_test(wrap_puts_context_in_front_and_keeps_codes),
 		cmocka_unit_test(a_long_text_is_cut_and_stays_one_line),
+		cmocka_unit_test(a_text_ends_with_a_whole_character),
 		cmocka_unit_test(sqlstates_map_to_decisions),
 	};
 

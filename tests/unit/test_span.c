@@ -105,6 +105,19 @@ clip_cuts_between_characters(void **state)
 }
 
 static void
+trim_takes_white_space_from_both_ends(void **state)
+{
+	(void)state;
+	assert_true(span_is(span_trim(span_of(" \t\r\n\v\fa b\n ")), "a b"));
+	assert_true(span_is(span_trim(span_of("\x08"
+					      "a\xa0")),
+		"\x08"
+		"a\xa0"));
+	assert_true(span_is(span_trim(span_of(" \n")), ""));
+	assert_true(span_is(span_trim((struct span)SPAN_ZERO), ""));
+}
+
+static void
 hex_knows_both_cases_and_nothing_else(void **state)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -124,6 +137,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(clip_cuts_between_characters),
+		cmocka_unit_test(trim_takes_white_space_from_both_ends),
 		cmocka_unit_test(hex_knows_both_cases_and_nothing_else),
 		cmocka_unit_test(eq_compares_bytes_not_pointers),
 		cmocka_unit_test(i64_reads_the_whole_range_and_nothing_else),

@@ -57,16 +57,16 @@ class Timers(Kit):
     def cancel(self, queue, key):
         return self.apply([(1, queue, key, {})])[0]
 
-    def fire(self, now=at(100), n=1000, n_bytes=8 * MIB, attempts=5):
+    def fire(self, now=at(100), n=1000, n_bytes=8 * MIB):
         """(verdict, part, n) sorted."""
         return sorted(self.rows(
-            "select verdict, part_id, n from queen.timer_fire_v1(%s, %s, %s,"
-            " 1000, 60000, %s)", n, n_bytes, attempts, now))
+            "select verdict, part_id, n from queen.timer_fire_v1(%s, %s, %s)",
+            n, n_bytes, now))
 
     def fire_one(self, queue, key, message=None, now=at(100)):
         return self.rows(
-            "select verdict, n from queen.timer_fire_one_v1(%s, %s, %s, %s, 5,"
-            " 1000, 60000, %s)", self.tenant, queue, key,
+            "select verdict, n from queen.timer_fire_one_v1(%s, %s, %s, %s,"
+            " %s)", self.tenant, queue, key,
             message or message_id(key), now)
 
     def fail(self, queue, key, message=None, counted=True, now=at(100),
@@ -255,6 +255,38 @@ def test_cancel_waits_for_the_fire_and_is_absent(db, timers):
     assert got == [(1, 3, None, None, None)]
 
 
+def test_a_reschedule_waits_for_the_fire_and_is_new(db, timers):
+    timers.schedule("q", "k", txn="first")
+    conn = db.connect(autocommit=False)
+    Timers(conn).fire()
+    got = []
+    t = threading.Thread(target=lambda: got.append(
+        Timers(db.connect()).schedule("q", "k", txn="second", delay=500)))
+    t.start()
+    wait_until(lambda: timers.value(
+        "select count(*) from pg_locks where not granted") > 0,
+        what="the schedule to wait")
+    conn.commit()
+    t.join()
+    assert [r[:3] for r in got] == [(1, 0, "second")]
+    assert [bytes(r[5]) for r in timers.log(timers.find("q"))] \
+        == [mid("first")]
+    assert timers.pending() == ["k"]
+
+
+def test_a_rescheduled_timer_is_not_fired_as_it_was(db, timers):
+    """The fire skips what is being replaced, and it is not due any more."""
+    timers.schedule("q", "k", txn="first")
+    conn = db.connect(autocommit=False)
+    Timers(conn).schedule("q", "k", txn="second", delay=500)
+    assert timers.fire() == []
+    conn.commit()
+    assert timers.fire() == [] and timers.find("q") is None
+    timers.fire(at(501))
+    assert [bytes(r[5]) for r in timers.log(timers.find("q"))] \
+        == [mid("second")]
+
+
 def test_two_fires_at_once_each_timer_once(db, timers):
     timers.apply([(0, "q", "k%03d" % i, {"partition": "p%d" % (i % 7)})
                   for i in range(256)])
@@ -278,31 +310,16 @@ def test_two_fires_at_once_each_timer_once(db, timers):
     assert sorted(ids) == sorted(mid("k%03d" % i) for i in range(256))
 
 
-def test_unsealed_timer_of_a_sealed_queue_becomes_a_dead_letter(timers):
+def test_a_timer_is_sealed_or_not_by_the_flag_at_its_schedule(timers):
     timers.schedule("q", "bare", txn="t")
     timers.schedule("q", "sealed", seal=3)
     part = timers.part(timers.queue("q"), "Default")
     timers.rows("update queen.queues set encryption_enabled = true"
                 " returning 1")
-    assert timers.fire() == [(0, part, 1), (1, part, 1)]
-    assert timers.rows("select attempts, last_error, due_at from"
-                       " queen.timers") == [(1, "encryption_required",
-                                             at(101))]
-    for n, wait in ((2, 2), (3, 4), (4, 8)):
-        now = at(100 * n)
-        assert timers.fire(now) == [(1, part, 1)]
-        assert timers.value("select due_at from queen.timers") \
-            == at(100 * n + wait)
-    assert timers.fire(at(500)) == [(2, part, 1)]
+    assert timers.fire() == [(0, part, 1), (0, part, 1)]
     assert timers.pending() == []
-    found = timers.rows("select id, group_name, message_offset, id_hash, frame,"
-                        " error, retries, created_at, failed_at"
-                        " from queen.dead_letters")
-    assert [tuple(bytes(v) if isinstance(v, memoryview) else v
-                  for v in r[1:]) for r in found] == [
-        ("__timer__", -1, mid("t"), frame("t"), "encryption_required", 5,
-         at(0), at(500))]
-    assert uuid.UUID(found[0][0]).version == 7
+    assert timers.rows("select base_offset, key_id from queen.segments"
+                       " order by 1") == [(0, None), (1, 3)]
     with pytest.raises(psycopg2.Error, match="encryption_required"):
         timers.schedule("q", "bare", txn="t")
 
@@ -325,9 +342,13 @@ def test_fail_counts_backs_off_and_buries(timers):
         assert timers.fail("q", "k", now=at(10000 * n)) == 0
     assert timers.fail("q", "k", now=at(50000)) == 1
     assert timers.pending() == []
-    assert timers.rows("select partition_id, error, retries"
-                       " from queen.dead_letters") \
-        == [(timers.find("q"), "no luck", 5)]
+    row, = timers.rows("select id, partition_id, group_name, message_offset,"
+                       " id_hash, frame, error, retries, created_at, failed_at"
+                       " from queen.dead_letters")
+    assert uuid.UUID(row[0]).version == 7
+    assert [bytes(v) if isinstance(v, memoryview) else v for v in row[1:]] \
+        == [timers.find("q"), "__timer__", -1, mid("k"), frame("k"),
+            "no luck", 5, at(0), at(50000)]
 
 
 def test_backoff_has_an_end(timers):
@@ -352,7 +373,7 @@ def test_a_destination_being_made_is_left(db, timers):
     conn = db.connect(autocommit=False)
     rows(conn, "select pg_advisory_xact_lock(hashtextextended('p', %s))",
          (queue,))
-    assert [r[0] for r in timers.fire()] == [3]
+    assert [r[0] for r in timers.fire()] == [1]
     assert timers.pending() == ["k"]
     conn.rollback()
     assert [r[0] for r in timers.fire()] == [0]
@@ -369,9 +390,10 @@ def test_due(timers):
     assert due(at(0)) == (1500000, 0, 0)
     assert due(at(3)) == (-1500000, 2, 1500)
     assert due(at(3), 1) == (-1500000, 1, 1500)
-    assert timers.rows("select queue, timer_key, message_id from"
+    assert timers.rows("select queue, timer_key, message_id, partition from"
                        " queen.timer_next_v1(5, %s)", at(3)) \
-        == [("q", "a", message_id("a")), ("q", "b", message_id("b"))]
+        == [("q", "a", message_id("a"), "Default"),
+            ("q", "b", message_id("b"), "Default")]
 
 
 def test_reads(timers):
