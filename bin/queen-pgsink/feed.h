@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The queue's side of a sink: finds partitions with work (candidate ring,
+ * marks, change scan), pops batches under leases, opens what is sealed,
+ * acknowledges.  Knows nothing of tables.
+ */
+#ifndef PGSINK_FEED_H
+#define PGSINK_FEED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arena.h"
+#include "span.h"
+
+struct connfault;
+struct ctx;
+struct feed;
+
+struct feed_message {
+	size_t part;			/* index into the batch's parts */
+	int64_t offset, created_at_us;
+	struct span txn, payload;	/* payload in the clear */
+	struct span frame;		/* whole, as stored */
+};
+
+struct feed_part {
+	int64_t id;
+	struct span name;
+	size_t first, n;		/* its messages, offsets ascending */
+};
+
+/* Lives until it is given back; parts ascending by id. */
+struct feed_batch {
+	struct arena arena;
+	struct feed_part *parts;
+	size_t parts_n;
+	struct feed_message *messages;
+	size_t n;
+	int64_t group_id;		/* grows with each life of the group */
+	int64_t lease_until_ms;		/* monotonic */
+};
+
+enum feed_status { FEED_COMPLETED, FEED_DLQ };
+
+/*
+ * What became of a partition of the batch: the first `done` messages are
+ * completed, or with dlq the last of them is filed with text; the rest comes
+ * again at once.
+ */
+struct feed_result {
+	size_t done;
+	bool dlq;
+	struct span text;		/* at most 2000 characters */
+};
+
+/* batch NULL: the queue or group cannot be read, why says it; asked again. */
+typedef void (*feed_fn)(void *arg, struct feed_batch *batch,
+	const struct connfault *why);
+
+struct feed *feed_new(struct ctx *x);
+void feed_free(struct feed *f);
+/* Marks from the parent. */
+void feed_mark(struct feed *f, const int64_t *parts, size_t n);
+
+/*
+ * Waits for work, as long as it takes; one at a time per waiter.  Returned:
+ * what feed_cancel takes.
+ */
+struct feed_wait;
+struct feed_wait *feed_pop(struct feed *f, feed_fn fn, void *arg);
+/* A pop in flight is dropped; what it leased comes back. */
+void feed_cancel(struct feed_wait *w);
+
+/* ok false: unknown or over. */
+void feed_extend(struct feed *f, struct feed_batch *b,
+	void (*fn)(void *arg, bool ok), void *arg);
+/*
+ * One result per part of the batch.  An unknown outcome is repeated until the
+ * lease ends and at least 5 s; a refusal is none of the caller's business.
+ * filed: dead letters that were filed.  The batch is the caller's to free.
+ */
+void feed_ack(struct feed *f, struct feed_batch *b,
+	const struct feed_result *results, void (*fn)(void *arg, size_t filed),
+	void *arg);
+void feed_batch_free(struct feed_batch *b);
+
+#endif
