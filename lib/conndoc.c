@@ -16,6 +16,7 @@
 #include "jspan.h"
 
 const char *const conndoc_kinds[] = { "source", "sink", NULL };
+const char *const conndoc_takeovers[] = { "stay", "adopt", "reset", NULL };
 
 bool
 conndoc_refuse(struct conndoc_read *rd, struct span path, const char *fmt, ...)
@@ -237,6 +238,31 @@ read_deleting(
 	       conndoc_refuse(rd, path, "needs dropSlot and requestedAt");
 }
 
+static bool
+read_takeover(
+	struct conndoc_read *rd, struct jspan *j, struct span path, void *base)
+{
+	static const struct conndoc_field f[] = {
+		{ .name = "action",
+			.type = CONNDOC_WORD,
+			.at = offsetof(struct conndoc, takeover),
+			.words = conndoc_takeovers },
+		{ .name = "cell",
+			.type = CONNDOC_TEXT,
+			.at = offsetof(struct conndoc, takeover_cell) },
+		{ .name = "requestedAt",
+			.type = CONNDOC_TEXT,
+			.at = offsetof(struct conndoc, takeover_requested_at) },
+	};
+	struct conndoc *d = base;
+	uint64_t seen;
+
+	if (!conndoc_object(rd, j, path, f, 3, d, &seen))
+		return false;
+	return seen == 7 ||
+	       conndoc_refuse(rd, path, "needs action, cell and requestedAt");
+}
+
 /* Reads name it; a document must not be stored under another name. */
 static bool
 read_name(
@@ -264,6 +290,7 @@ enum {
 	UPDATED,
 	RESYNC,
 	DELETING,
+	TAKEOVER,
 	NAME,
 	STATUS,
 	STATE,
@@ -287,6 +314,8 @@ static const struct conndoc_field fields[FIELDS] = {
 		AT(d.resync_requested_at), .side = CONNDOC_QUEEND },
 	[DELETING] = { .name = "deleting", .type = CONNDOC_OWN, AT(d),
 		.own = read_deleting, .side = CONNDOC_QUEEND },
+	[TAKEOVER] = { .name = "takeover", .type = CONNDOC_OWN, AT(d),
+		.own = read_takeover, .side = CONNDOC_QUEEND },
 	[NAME] = { .name = "name", .type = CONNDOC_OWN, AT(name),
 		.own = read_name, .side = CONNDOC_CLIENT },
 	[STATUS] = { .name = "status", .side = CONNDOC_READS },

@@ -37,6 +37,11 @@ enum conndoc_snapshot { CONNDOC_INITIAL, CONNDOC_NEVER };
 enum conndoc_truncate { CONNDOC_SKIP, CONNDOC_EMIT };
 enum conndoc_mode { CONNDOC_APPEND, CONNDOC_UPSERT, CONNDOC_CDC, CONNDOC_SQL };
 enum conndoc_start { CONNDOC_ALL, CONNDOC_NEW };
+/*
+ * What to do with a position that another cell wrote (the cell was restored):
+ * nothing but stop with code `cell_changed`, go on from it, or start over.
+ */
+enum conndoc_takeover { CONNDOC_STAY, CONNDOC_ADOPT, CONNDOC_RESET };
 
 /* An absent text or list has n = 0; p tells an absent list from an empty one. */
 struct conndoc_list {
@@ -109,6 +114,9 @@ struct conndoc {
 	struct span updated_at, resync_requested_at;
 	bool deleting, drop_slot;
 	struct span delete_requested_at;
+	/* Counts in the cell of this tag alone; conndoc_takeover_in. */
+	enum conndoc_takeover takeover;
+	struct span takeover_cell, takeover_requested_at;
 };
 
 /* [a-z0-9][a-z0-9_-]{0,47} */
@@ -189,6 +197,10 @@ struct conndoc_param {
 /* False with *why, a literal, when the text is none. */
 bool conndoc_param_parse(struct span text, struct arena *a,
 	struct conndoc_param *out, const char **why);
+
+/* What the document asks for in the cell of this tag. */
+enum conndoc_takeover conndoc_takeover_in(const struct conndoc *d,
+	struct span cell_tag);
 
 /* The words of the enums, as the document spells them. */
 const char *conndoc_kind_word(enum conndoc_kind k);

@@ -53,7 +53,7 @@ struct conndoc_field {
 extern const char *const conndoc_kinds[], *const conndoc_ssls[],
 	*const conndoc_snapshots[], *const conndoc_truncates[],
 	*const conndoc_modes[], *const conndoc_starts[],
-	*const conndoc_metas[];
+	*const conndoc_metas[], *const conndoc_takeovers[];
 
 /* Sets the refusal `path: ...` and returns false. */
 bool conndoc_refuse(struct conndoc_read *rd, struct span path,

@@ -27,6 +27,14 @@ conndoc_mode_word(enum conndoc_mode m)
 	return conndoc_modes[m];
 }
 
+enum conndoc_takeover
+conndoc_takeover_in(const struct conndoc *d, struct span cell_tag)
+{
+	return d->takeover_cell.n && span_eq(d->takeover_cell, cell_tag)
+		       ? d->takeover
+		       : CONNDOC_STAY;
+}
+
 static struct span
 named(const char *prefix, struct span name, char from, char to, struct arena *a)
 {
@@ -165,6 +173,26 @@ sink(struct jwrite *w, const struct conndoc_sink *s)
 	jwrite_end(w);
 }
 
+static void
+requests(struct jwrite *w, const struct conndoc *d)
+{
+	if (d->takeover != CONNDOC_STAY) {
+		jwrite_key(w, "takeover");
+		jwrite_object(w);
+		jwrite_kv_cstr(w, "action", conndoc_takeovers[d->takeover]);
+		jwrite_kv_str(w, "cell", d->takeover_cell);
+		jwrite_kv_str(w, "requestedAt", d->takeover_requested_at);
+		jwrite_end(w);
+	}
+	if (d->deleting) {
+		jwrite_key(w, "deleting");
+		jwrite_object(w);
+		jwrite_kv_bool(w, "dropSlot", d->drop_slot);
+		jwrite_kv_str(w, "requestedAt", d->delete_requested_at);
+		jwrite_end(w);
+	}
+}
+
 void
 conndoc_write(const struct conndoc *d, enum conndoc_form form, struct jwrite *w)
 {
@@ -178,13 +206,7 @@ conndoc_write(const struct conndoc *d, enum conndoc_form form, struct jwrite *w)
 		sink(w, &d->sink);
 	text(w, "updatedAt", d->updated_at);
 	text(w, "resyncRequestedAt", d->resync_requested_at);
-	if (!d->deleting)
-		return;
-	jwrite_key(w, "deleting");
-	jwrite_object(w);
-	jwrite_kv_bool(w, "dropSlot", d->drop_slot);
-	jwrite_kv_str(w, "requestedAt", d->delete_requested_at);
-	jwrite_end(w);
+	requests(w, d);
 }
 
 /* ---- what does not parse ---- */

@@ -763,7 +763,8 @@ what_is_written_reads_back(void **state)
 		"'snapshot':'never','snapshotChunkRows':100,"
 		"'maxBundleMessages':1,'maxBundleBytes':65536,'lingerMs':0,"
 		"'heartbeatSeconds':1,'onTruncate':'skip'},'updatedAt':'u',"
-		"'resyncRequestedAt':'r','deleting':{'dropSlot':true,"
+		"'resyncRequestedAt':'r','takeover':{'action':'adopt',"
+		"'cell':'c','requestedAt':'t'},'deleting':{'dropSlot':true,"
 		"'requestedAt':'d'}}",
 		SINK_OF("'queue':'q','table':'s.t','mode':'upsert',"
 			"'consumerGroup':'g','subscriptionMode':'new',"
@@ -794,12 +795,29 @@ what_is_written_reads_back(void **state)
 }
 
 static void
+a_takeover_counts_in_its_cell_alone(void **state)
+{
+	struct conndoc d = { .takeover = CONNDOC_RESET,
+		.takeover_cell = SPAN_LIT("0123456789ab") };
+	(void)state;
+
+	assert_int_equal(conndoc_takeover_in(&d, SPAN_LIT("0123456789ab")),
+		CONNDOC_RESET);
+	assert_int_equal(conndoc_takeover_in(&d, SPAN_LIT("0123456789ac")),
+		CONNDOC_STAY);
+	d.takeover_cell = (struct span)SPAN_ZERO;
+	assert_int_equal(conndoc_takeover_in(&d, (struct span)SPAN_ZERO),
+		CONNDOC_STAY);
+}
+
+static void
 sides_write_their_own_fields(void **state)
 {
 	struct conndoc *d = parse(
 		"{'kind':'sink','connection':{" CONN ",'passwordSealed':7,"
 		"'passwordSet':true},'sink':{" SINK "},'updatedAt':1,"
-		"'resyncRequestedAt':[],'deleting':{'x':1},'name':'my-name',"
+		"'resyncRequestedAt':[],'deleting':{'x':1},'takeover':1,"
+		"'name':'my-name',"
 		"'status':{},'state':null,'warnings':[]}");
 	static const char *const stored[][2] = {
 		{ "{'kind':'sink','connection':{'password':'p'}}",
@@ -813,6 +831,10 @@ sides_write_their_own_fields(void **state)
 		{ "{'updatedAt':1}", "updatedAt: must be a string" },
 		{ "{'deleting':{'dropSlot':true}}",
 			"deleting: needs dropSlot and requestedAt" },
+		{ "{'takeover':{'action':'adopt','cell':'c'}}",
+			"takeover: needs action, cell and requestedAt" },
+		{ "{'takeover':{'action':'keep'}}",
+			"takeover.action: \"keep\" is unknown" },
 	};
 	(void)state;
 
@@ -820,6 +842,7 @@ sides_write_their_own_fields(void **state)
 	assert_int_equal(d->resync_requested_at.n, 0);
 	assert_int_equal(d->conn.password_sealed.n, 0);
 	assert_false(d->deleting);
+	assert_int_equal(d->takeover, CONNDOC_STAY);
 	assert_false(d->conn.password_given);
 	refused("{'name':'other'}", "name: the path says my-name");
 	for (size_t i = 0; i < sizeof(stored) / sizeof(stored[0]); i++) {
@@ -933,6 +956,7 @@ main(void)
 		TEST(a_url_is_refused_without_being_repeated),
 		TEST(the_canonical_form_has_every_default),
 		TEST(what_is_written_reads_back),
+		TEST(a_takeover_counts_in_its_cell_alone),
 		TEST(sides_write_their_own_fields),
 		TEST(secrets_are_left_out_of_what_does_not_parse),
 		TEST(a_password_opens_in_its_place_alone),
