@@ -26,6 +26,7 @@ struct counts {
 struct ctx {
 	struct loop *loop;
 	const struct settings *conf;
+	const char *conninfo;		/* of the cell */
 	struct connchild *child;
 	const struct connchild_task *task;
 	const struct seal *seal;	/* NULL: no key */

@@ -18,6 +18,7 @@ struct settings;
 struct ctx {
 	struct loop *loop;
 	const struct settings *conf;
+	const char *conninfo;		/* of the cell */
 	struct connchild *child;
 	const struct connchild_task *task;
 	const struct seal *seal;	/* NULL: no key */
