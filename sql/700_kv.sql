@@ -4,6 +4,7 @@
 --
 --   kv_apply_v1(...)        the operations of a call or of a transaction
 --   kv_one_v1(...)          a call of one operation on one key
+--   kv_settle_v1(...)       what a key is once nobody holds it
 --   kv_list_v1(...)         a page of one namespace, for people
 --   kv_namespaces_v1(...)   the namespaces of a tenant and their keys
 --   kv_expire_step_v1(...)  removes rows whose lifetime is over
@@ -596,6 +597,46 @@ begin
 	version := w.version;
 	expires_at := w.expires_at;
 	updated_at := w.updated_at;
+	return next;
+end $$;
+
+-- What a key is once nobody holds it: verdict 0 with value and version, or 1 with
+-- version 0.  Waits for a transaction that wrote the row and has not ended, also
+-- one that made it, which no lock on rows does: hence the placeholder, removed
+-- when the key was absent.  55P03 when the other one takes longer than 2 s.
+create or replace function queen.kv_settle_v1(p_tenant uuid, p_ns text, p_key text,
+	p_now timestamptz default null)
+returns table (verdict int, value text, version bigint)
+language plpgsql volatile set lock_timeout = '2s' as $$
+#variable_conflict use_column
+declare
+	l_expires timestamptz;
+begin
+	perform queen.kv_check_names_v1(p_ns, p_key);
+	loop
+		insert into queen.kv (tenant, namespace, key, value, version,
+			created_at, updated_at)
+		values (p_tenant, p_ns, p_key, 'null', 0, clock_timestamp(),
+			clock_timestamp())
+		on conflict (tenant, namespace, key) do nothing;
+		if found then
+			delete from queen.kv k where k.tenant = p_tenant
+				and k.namespace = p_ns and k.key = p_key;
+			return query select 1, null::text, 0::bigint;
+			return;
+		end if;
+		select k.value::text, k.version, k.expires_at
+		into value, version, l_expires from queen.kv k
+		where k.tenant = p_tenant and k.namespace = p_ns and k.key = p_key
+		for no key update;
+		exit when found;
+	end loop;
+	verdict := (not queen.kv_live_v1(l_expires,
+		coalesce(p_now, clock_timestamp())))::int;
+	if verdict = 1 then
+		value := null;
+		version := 0;
+	end if;
 	return next;
 end $$;
 
