@@ -40,7 +40,7 @@ struct cellscan_face {
 };
 
 struct cellscan *cellscan_new(const struct cellscan_face *face, int64_t now_ms);
-/* After its link, so that no answer is to come. */
+/* No answer of a call is to come any more: after its link. */
 void cellscan_free(struct cellscan *c);
 /* Once a second; now_ms: monotonic. */
 void cellscan_tick(struct cellscan *c, int64_t now_ms);

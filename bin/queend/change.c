@@ -1,331 +1,76 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The change scan.  last_write_at moves at most once a second, so a stamp is
- * settled only when it was seen a second after its time; until then it is
- * marked again.  A partition somebody told us about since the stamp needs no
- * mark.  Partitions of queues nobody here waits for are passed over: a ring
- * begins with a walk.
- */
+/* What other processes do, told to the rings; lib/cellscan does the scan. */
 #include "change.h"
 
 #include <stdlib.h>
 
 #include "catalog.h"
-#include "clk.h"
 #include "ctx.h"
-#include "err.h"
 #include "fetch.h"
 #include "flags.h"
 #include "hint.h"
-#include "log.h"
 #include "loop.h"
-#include "map.h"
 #include "pgpool.h"
 #include "pop.h"
 #include "settings.h"
-#include "timer_fire.h"
 
-enum {
-	SCAN_EVERY_MS = 1000,
-	SCAN_PAGE = 10000,
-	SCAN_BACK_US = 3000000,
-	OVERLAP_EVERY_MS = 30000,
-	OVERLAP_BACK_US = 120000000,
-	OVERLAP_MARK_US = 40000000, /* marked again whatever was seen */
-	SETTLE_US = 1100000,
-	SEEN_KEEP_US = 150000000,
-	CLOCK_GOOD_US = 100000, /* a round trip of the clock's call */
-};
-
-static const struct pgstmt STMT_SCAN = { "change_scan",
-	"select queue_id, part, written_at "
-	"from queen.change_scan_v1($1, $2, $3)" };
-static const struct pgstmt STMT_REPAIRS = { "repair_scan",
-	"select id, queue_id, group_id, part from queen.repair_scan_v1($1)" };
-static const struct pgstmt STMT_CLOCK = { "change_clock",
-	"select queen.clock_v1()" };
-
-/* What is known about a partition that was written lately. */
-struct seen {
-	int64_t part_id; /* first: map_is_i64 */
-	int64_t stamp_us; /* newest last_write_at met, 0 = none */
-	int64_t heard_us; /* newest mark by other ways, database clock */
-	bool settled;
-};
+enum { TICK_MS = 1000 };
 
 struct changes {
 	struct ctx *x;
 	struct loop_timer timer;
-	struct map seen;
-	int64_t offset_us; /* database clock - ours */
-	int64_t clock_sent_us, clock_next_ms; /* monotonic */
-	int64_t clock_trip_us; /* of the call that offset_us is from */
-	bool clock_known;
-	/* the scan under way */
-	bool scanning, overlap;
-	int64_t since_us, after, now_us;
-	int64_t last_us; /* database time of the last scan */
-	int64_t overlap_next_ms, started_us;
-	/* repair notes */
-	bool repairing, repaired; /* a read runs; the first one is over */
-	int64_t repair_after;
+	struct cellscan *scan;
 	int64_t flags_next_ms;
-	struct log_sampler failures;
-	struct changes_stats stats;
 };
 
-static int64_t
-db_now_us(const struct changes *c)
+/* ---- the change scan ---- */
+
+static void
+scan_call(void *arg, const struct pgstmt *s, struct pgargs *args,
+	pgconn_result_fn fn, void *fn_arg)
 {
-	return clk_wall_us() + c->offset_us;
+	struct changes *c = arg;
+
+	pgpool_call(c->x->pool, LANE_REST, s, args, fn, fn_arg);
 }
 
-static struct seen *
-seen_of(struct changes *c, int64_t part_id)
+static bool
+scan_wants(void *arg, int64_t queue_id)
 {
-	struct seen *s =
-		map_get(&c->seen, map_hash_i64(part_id), map_is_i64, &part_id);
+	struct changes *c = arg;
+	struct cat_queue *q = catalog_queue_by_id(c->x->catalog, queue_id);
 
-	if (s)
-		return s;
-	s = calloc(1, sizeof(*s));
-	if (!s)
-		abort();
-	s->part_id = part_id;
-	map_put(&c->seen, map_hash_i64(part_id), s);
-	return s;
+	return q && pops_wants(c->x->pops, q);
 }
 
 static void
-seen_prune(struct changes *c)
+on_mark(void *arg, int64_t queue_id, int64_t part_id)
 {
-	int64_t old = db_now_us(c) - SEEN_KEEP_US;
-	struct seen **gone =
-		malloc((c->seen.count + 1) * sizeof(struct seen *));
-	size_t at = 0, n = 0;
-	struct seen *s;
+	struct changes *c = arg;
 
-	if (!gone)
-		abort();
-	while ((s = map_next(&c->seen, &at)))
-		if (s->stamp_us < old && s->heard_us < old)
-			gone[n++] = s;
-	for (size_t i = 0; i < n; i++) {
-		map_take(&c->seen, map_hash_i64(gone[i]->part_id), map_is_i64,
-			&gone[i]->part_id);
-		free(gone[i]);
-	}
-	free(gone);
+	pops_mark(c->x->pops, queue_id, part_id);
+}
+
+static void
+on_moved(void *arg, int64_t queue_id, int64_t group_id, int64_t part_id)
+{
+	struct changes *c = arg;
+
+	pops_moved(c->x->pops, queue_id, group_id, part_id);
+}
+
+static void
+on_clock(void *arg, int64_t offset_us)
+{
+	struct changes *c = arg;
+
+	pops_set_clock(c->x->pops, offset_us);
 }
 
 void
 changes_heard(struct changes *c, int64_t queue_id, int64_t part_id)
 {
-	struct cat_queue *q = catalog_queue_by_id(c->x->catalog, queue_id);
-
-	if (q && pops_wants(c->x->pops, q))
-		seen_of(c, part_id)->heard_us = db_now_us(c);
-}
-
-static void
-failed(struct changes *c, const char *what, const struct err *e)
-{
-	uint64_t suppressed;
-
-	c->stats.failures++;
-	c->failures.every_ms = 10000;
-	if (log_sample(&c->failures, clk_mono_ms(), &suppressed))
-		log_line(LOG_WARN, "change", what, "error=%s suppressed=%llu",
-			log_quote(e->text), (unsigned long long)suppressed);
-}
-
-/* ---- partitions ---- */
-
-static bool
-needs_mark(struct changes *c, int64_t part_id, int64_t stamp_us)
-{
-	struct seen *s = seen_of(c, part_id);
-	bool settled = c->now_us >= stamp_us + SETTLE_US;
-
-	if (c->overlap && stamp_us > c->now_us - OVERLAP_MARK_US) {
-		s->stamp_us = stamp_us;
-		s->settled = settled;
-		return true;
-	}
-	if (s->stamp_us == stamp_us && s->settled)
-		return false;
-	bool fresh = s->stamp_us != stamp_us;
-
-	s->stamp_us = stamp_us;
-	s->settled = settled;
-	if (s->heard_us >= stamp_us)
-		return false;
-	return fresh || settled;
-}
-
-static void scan_page(struct changes *c);
-
-static void
-scan_end(struct changes *c, const struct err *e)
-{
-	c->scanning = false;
-	if (e) {
-		failed(c, "change scan failed", e);
-		return;
-	}
-	c->stats.scans++;
-	c->stats.last_ms = (clk_mono_us() - c->started_us) / 1000;
-	c->last_us = c->now_us;
-	if (c->overlap)
-		seen_prune(c);
-}
-
-static void
-on_scan(void *arg, const PGresult *res, const struct err *e)
-{
-	struct changes *c = arg;
-	int n = e ? 0 : PQntuples(res);
-
-	if (e) {
-		scan_end(c, e);
-		return;
-	}
-	for (int i = 0; i < n; i++) {
-		int64_t queue_id = pgbin_i64(res, i, 0);
-		int64_t part_id = pgbin_i64(res, i, 1);
-		int64_t stamp_us = pgbin_time(res, i, 2);
-		struct cat_queue *q =
-			catalog_queue_by_id(c->x->catalog, queue_id);
-
-		c->since_us = stamp_us;
-		c->after = part_id;
-		c->stats.rows++;
-		if (!q || !pops_wants(c->x->pops, q) ||
-			!needs_mark(c, part_id, stamp_us))
-			continue;
-		c->stats.marks++;
-		pops_mark(c->x->pops, queue_id, part_id);
-	}
-	if (n == SCAN_PAGE)
-		scan_page(c);
-	else
-		scan_end(c, NULL);
-}
-
-static void
-scan_page(struct changes *c)
-{
-	struct pgargs a;
-
-	pgargs_init(&a);
-	pgargs_time(&a, c->since_us);
-	pgargs_i64(&a, c->after);
-	pgargs_i32(&a, SCAN_PAGE);
-	pgpool_call(c->x->pool, LANE_REST, &STMT_SCAN, &a, on_scan, c);
-}
-
-static void
-scan_start(struct changes *c, int64_t now_ms)
-{
-	if (c->scanning || !c->clock_known)
-		return;
-	c->scanning = true;
-	c->started_us = clk_mono_us();
-	c->now_us = db_now_us(c);
-	c->overlap = now_ms >= c->overlap_next_ms;
-	c->since_us = c->last_us - SCAN_BACK_US;
-	if (c->overlap) {
-		c->overlap_next_ms = now_ms + OVERLAP_EVERY_MS;
-		if (c->since_us > c->now_us - OVERLAP_BACK_US)
-			c->since_us = c->now_us - OVERLAP_BACK_US;
-	}
-	c->after = 0;
-	scan_page(c);
-}
-
-/* ---- repair notes ---- */
-
-static void
-on_repairs(void *arg, const PGresult *res, const struct err *e)
-{
-	struct changes *c = arg;
-	int n = e ? 0 : PQntuples(res);
-
-	c->repairing = false;
-	if (e) {
-		failed(c, "repair notes cannot be read", e);
-		return;
-	}
-	for (int i = 0; i < n; i++) {
-		c->repair_after = pgbin_i64(res, i, 0);
-		/* what was noted before we began is in every walk */
-		if (c->repaired)
-			pops_moved(c->x->pops, pgbin_i64(res, i, 1),
-				pgbin_i64(res, i, 2),
-				pgbin_null(res, i, 3) ? 0
-						      : pgbin_i64(res, i, 3));
-	}
-	if (n < SCAN_PAGE)
-		c->repaired = true;
-}
-
-static void
-repairs_start(struct changes *c)
-{
-	struct pgargs a;
-
-	if (c->repairing)
-		return;
-	c->repairing = true;
-	pgargs_init(&a);
-	pgargs_i64(&a, c->repair_after);
-	pgpool_call(c->x->pool, LANE_REST, &STMT_REPAIRS, &a, on_repairs, c);
-}
-
-/* ---- the clock ---- */
-
-static void
-on_clock(void *arg, const PGresult *res, const struct err *e)
-{
-	struct changes *c = arg;
-
-	if (e || PQntuples(res) != 1) {
-		c->clock_next_ms = 0;
-		return;
-	}
-	int64_t trip_us = clk_mono_us() - c->clock_sent_us;
-
-	/*
-	 * Half of the trip is how wrong it can be, and at boot the call waits
-	 * for a connection: a long one counts until a shorter one comes, or
-	 * for a while.
-	 */
-	if (trip_us > CLOCK_GOOD_US) {
-		c->clock_next_ms = 0;
-		if (c->clock_known && trip_us >= c->clock_trip_us) {
-			c->clock_trip_us += c->clock_trip_us / 8;
-			return;
-		}
-	}
-	c->clock_trip_us = trip_us;
-	c->offset_us = pgbin_time(res, 0, 0) - (clk_wall_us() - trip_us / 2);
-	if (!c->clock_known)
-		c->last_us = db_now_us(c);
-	c->clock_known = true;
-	pops_set_clock(c->x->pops, c->offset_us);
-}
-
-static void
-clock_start(struct changes *c, int64_t now_ms)
-{
-	struct pgargs a;
-
-	if (now_ms < c->clock_next_ms)
-		return;
-	c->clock_next_ms = now_ms + OVERLAP_EVERY_MS;
-	c->clock_sent_us = clk_mono_us();
-	pgargs_init(&a);
-	pgpool_call(c->x->pool, LANE_REST, &STMT_CLOCK, &a, on_clock, c);
+	cellscan_heard(c->scan, queue_id, part_id);
 }
 
 /* ---- hints ---- */
@@ -338,7 +83,7 @@ on_hint(void *arg, const struct hint_item *i)
 
 	switch (i->kind) {
 	case HINT_MESSAGES:
-		changes_heard(c, i->queue_id, i->part_id);
+		cellscan_heard(c->scan, i->queue_id, i->part_id);
 		pops_mark(x->pops, i->queue_id, i->part_id);
 		break;
 	case HINT_RELEASED:
@@ -384,11 +129,9 @@ on_second(void *arg)
 	struct changes *c = arg;
 	int64_t now = loop_now_ms(c->x->loop);
 
-	loop_timer_start(&c->timer, SCAN_EVERY_MS);
-	clock_start(c, now);
+	loop_timer_start(&c->timer, TICK_MS);
 	catalog_refresh(c->x->catalog);
-	scan_start(c, now);
-	repairs_start(c);
+	cellscan_tick(c->scan, now);
 	if (now >= c->flags_next_ms) {
 		c->flags_next_ms = now + c->x->conf->cache_refresh_ms;
 		flags_refresh(c->x, NULL, NULL);
@@ -400,15 +143,22 @@ struct changes *
 changes_new(struct ctx *x)
 {
 	struct changes *c = calloc(1, sizeof(*c));
+	int64_t now = loop_now_ms(x->loop);
 	struct hint_events ev = {
 		.on_hint = on_hint, .on_up = on_listening, .arg = c
 	};
+	struct cellscan_face face = { .call = scan_call,
+		.wants = scan_wants,
+		.on_mark = on_mark,
+		.on_moved = on_moved,
+		.on_clock = on_clock,
+		.arg = c };
 
 	if (!c)
 		abort();
 	c->x = x;
-	c->flags_next_ms = loop_now_ms(x->loop) + x->conf->cache_refresh_ms;
-	c->overlap_next_ms = loop_now_ms(x->loop) + OVERLAP_EVERY_MS;
+	c->flags_next_ms = now + x->conf->cache_refresh_ms;
+	c->scan = cellscan_new(&face, now);
 	x->hint = hint_new(
 		x->loop, x->conninfo, "queend listen", x->instance, &ev);
 	loop_timer_init(&c->timer, x->loop, on_second, c);
@@ -419,9 +169,6 @@ changes_new(struct ctx *x)
 void
 changes_free(struct changes *c)
 {
-	size_t at = 0;
-	struct seen *s;
-
 	if (!c)
 		return;
 	fetches_free(c->x->fetches);
@@ -430,14 +177,12 @@ changes_free(struct changes *c)
 	c->x->hint = NULL;
 	c->x->changes = NULL;
 	loop_timer_fini(&c->timer);
-	while ((s = map_next(&c->seen, &at)))
-		free(s);
-	map_fini(&c->seen);
+	cellscan_free(c->scan);
 	free(c);
 }
 
 void
-changes_stats(const struct changes *c, struct changes_stats *out)
+changes_stats(const struct changes *c, struct cellscan_stats *out)
 {
-	*out = c->stats;
+	cellscan_stats(c->scan, out);
 }

@@ -11,6 +11,8 @@
 
 #include <stdint.h>
 
+#include "cellscan.h"
+
 struct changes;
 struct ctx;
 
@@ -20,10 +22,6 @@ void changes_free(struct changes *c);
 /* A mark of this partition came by announcement or hint. */
 void changes_heard(struct changes *c, int64_t queue_id, int64_t part_id);
 
-struct changes_stats {
-	uint64_t scans, rows, marks, failures;
-	int64_t last_ms; /* duration of the last scan */
-};
-void changes_stats(const struct changes *c, struct changes_stats *out);
+void changes_stats(const struct changes *c, struct cellscan_stats *out);
 
 #endif

@@ -144,7 +144,7 @@ write_engine(struct buf *b, struct ctx *x)
 {
 	struct flush_stats fs;
 	struct pops_stats ps;
-	struct changes_stats cs;
+	struct cellscan_stats cs;
 	struct hint_stats hs;
 	struct catalog_stats cat;
 
