@@ -85,8 +85,8 @@ put_expect(struct pgargs *a, int64_t expect)
 }
 
 void
-cellkv_get(struct pgconn *c, const struct cellkv_key *k, cellkv_fn fn,
-	void *arg)
+cellkv_get(
+	struct pgconn *c, const struct cellkv_key *k, cellkv_fn fn, void *arg)
 {
 	struct pgargs a;
 
@@ -127,8 +127,8 @@ cellkv_delete(struct pgconn *c, const struct cellkv_key *k, int64_t expect,
 }
 
 void
-cellkv_settle(struct pgconn *c, const struct cellkv_key *k, cellkv_fn fn,
-	void *arg)
+cellkv_settle(
+	struct pgconn *c, const struct cellkv_key *k, cellkv_fn fn, void *arg)
 {
 	struct pgargs a;
 
