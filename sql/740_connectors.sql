@@ -95,10 +95,19 @@ begin
 	order by r.name collate "C";
 end $$;
 
+-- A request that counts in this cell alone: a restore makes another of it.
+create or replace function queen.connector_takeover(p_action text, p_at text)
+returns jsonb language sql stable as $$
+	select jsonb_build_object('takeover', jsonb_build_object('action', p_action,
+		'cell', lpad(to_hex(c.tag), 12, '0'), 'requestedAt', p_at))
+	from queen.cell c
+$$;
+
 -- Writes a document, if it still has the version that was read (0 = there was
 -- none).  The time of the write goes into updatedAt and, by p_stamp, into a
--- request: resync, or delete with the slot (null = none).  verdict 0 with what is
--- stored now, 1 when somebody else wrote.  Raises 22001 when it is too large.
+-- request: resync, delete with the slot, or adopt or reset with the tag of this
+-- cell (null = none).  verdict 0 with what is stored now, 1 when somebody else
+-- wrote.  Raises 22001 when it is too large.
 create or replace function queen.connector_put_v1(p_tenant uuid, p_name text,
 	p_document text, p_expect bigint, p_stamp text,
 	p_now timestamptz default null)
@@ -113,6 +122,8 @@ declare
 			when 'resync' then jsonb_build_object('resyncRequestedAt', l_at)
 			when 'delete' then jsonb_build_object('deleting',
 				jsonb_build_object('dropSlot', true, 'requestedAt', l_at))
+			when 'adopt' then queen.connector_takeover(p_stamp, l_at)
+			when 'reset' then queen.connector_takeover(p_stamp, l_at)
 			else '{}' end;
 begin
 	perform queen.kv_check_op(3, l_value, p_expect, null, null);

@@ -266,6 +266,151 @@ cmd_connector_resync(struct ctl *c, const struct cmd_call *a)
 	return code;
 }
 
+/* ---- adopt, reset ---- */
+
+static int
+takeover(struct ctl *c, const char *name, const char *what)
+{
+	struct client_reply r = { .body = BUF_ZERO };
+	struct buf path = BUF_ZERO;
+	char rest[16];
+	int code;
+
+	snprintf(rest, sizeof(rest), "/%s", what);
+	connector_path(name, rest, &path);
+	code = change(c, "POST", &path, (struct span)SPAN_ZERO, &r);
+	if (code == 0 && !ctl_wants_answer(c))
+		ctl_say(c, "%s of \"%s\" is asked for", what, name);
+	buf_fini(&r.body);
+	return code;
+}
+
+int
+cmd_connector_adopt(struct ctl *c, const struct cmd_call *a)
+{
+	return takeover(c, a->arg[0], "adopt");
+}
+
+int
+cmd_connector_reset(struct ctl *c, const struct cmd_call *a)
+{
+	if (!cmd_confirmed(a, "forget a connector's position"))
+		return CTL_USER;
+	return takeover(c, a->arg[0], "reset");
+}
+
+/* ---- pause, resume, restart ---- */
+
+/* The document as it was shown, but for one member. */
+static void
+write_enabled(struct buf *out, struct span doc, bool enabled, struct arena *a)
+{
+	struct jspan_val v;
+	struct jspan j;
+	struct span key;
+	struct jwrite w;
+
+	jwrite_init(&w, out);
+	jwrite_object(&w);
+	jspan_open(&j, doc);
+	jspan_enter_object(&j);
+	while (jspan_next_key(&j, a, &key) && jspan_take(&j, &v)) {
+		if (span_is(key, "enabled"))
+			continue;
+		jwrite_key_span(&w, key);
+		jwrite_raw(&w, v.raw);
+	}
+	jwrite_kv_bool(&w, "enabled", enabled);
+	jwrite_end(&w);
+}
+
+static int
+show(struct ctl *c, const char *name, struct client_reply *r)
+{
+	struct client_req q = { .method = "GET" };
+	struct buf path = BUF_ZERO;
+	int code;
+
+	connector_path(name, "", &path);
+	buf_putc(&path, '\0');
+	q.path = path.p;
+	code = client_ask(c, &q, r);
+	buf_fini(&path);
+	return code;
+}
+
+static bool
+is_enabled(struct ctl *c, struct span doc)
+{
+	return doc_true(doc, "enabled", &c->arena);
+}
+
+/* Writes what is stored again: a write starts the connector anew. */
+static int
+rewrite(struct ctl *c, const char *name, struct span doc, bool enabled,
+	const char *done)
+{
+	struct apply p = { .c = c };
+	struct buf body = BUF_ZERO;
+	struct jspan_val v;
+	int code;
+
+	if (doc_path(doc, "deleting", &c->arena, &v))
+		return ctl_fail(CTL_SERVER,
+			"\"%s\" is being deleted, and a write would keep it; "
+			"apply its document if that is meant",
+			name);
+	write_enabled(&body, doc, enabled, &c->arena);
+	code = send_document(&p, name, buf_span(&body));
+	if (code == 0 && !ctl_wants_answer(c))
+		ctl_say(c, "%s \"%s\"", done, name);
+	buf_fini(&body);
+	return code;
+}
+
+static int
+set_enabled(struct ctl *c, const char *name, bool enabled)
+{
+	struct client_reply r = { .body = BUF_ZERO };
+	int code = show(c, name, &r);
+
+	if (code == 0 && is_enabled(c, buf_span(&r.body)) == enabled)
+		code = CTL_NOTHING;
+	else if (code == 0)
+		code = rewrite(c, name, buf_span(&r.body), enabled,
+			enabled ? "resumed" : "paused");
+	buf_fini(&r.body);
+	return code;
+}
+
+int
+cmd_connector_pause(struct ctl *c, const struct cmd_call *a)
+{
+	return set_enabled(c, a->arg[0], false);
+}
+
+int
+cmd_connector_resume(struct ctl *c, const struct cmd_call *a)
+{
+	return set_enabled(c, a->arg[0], true);
+}
+
+int
+cmd_connector_restart(struct ctl *c, const struct cmd_call *a)
+{
+	struct client_reply r = { .body = BUF_ZERO };
+	int code = show(c, a->arg[0], &r);
+
+	if (code == 0 && !is_enabled(c, buf_span(&r.body)))
+		code = ctl_fail(CTL_SERVER,
+			"\"%s\" is paused; resume starts it", a->arg[0]);
+	else if (code == 0)
+		code = rewrite(
+			c, a->arg[0], buf_span(&r.body), true, "restarted");
+	buf_fini(&r.body);
+	return code;
+}
+
 /* ---- status ---- */
 
 int

@@ -89,6 +89,11 @@ void cmd_kv_tell_more(struct ctl *c, struct span answer);
 int cmd_connector_apply(struct ctl *c, const struct cmd_call *a);
 int cmd_connector_delete(struct ctl *c, const struct cmd_call *a);
 int cmd_connector_resync(struct ctl *c, const struct cmd_call *a);
+int cmd_connector_adopt(struct ctl *c, const struct cmd_call *a);
+int cmd_connector_reset(struct ctl *c, const struct cmd_call *a);
+int cmd_connector_pause(struct ctl *c, const struct cmd_call *a);
+int cmd_connector_resume(struct ctl *c, const struct cmd_call *a);
+int cmd_connector_restart(struct ctl *c, const struct cmd_call *a);
 int cmd_connector_status(struct ctl *c, const struct cmd_call *a);
 
 int cmd_tenant_purge(struct ctl *c, const struct cmd_call *a);

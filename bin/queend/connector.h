@@ -16,6 +16,8 @@ void connector_get(struct hsrv_req *r);	   /* GET /connectors/:name */
 void connector_put(struct hsrv_req *r);	   /* PUT /connectors/:name */
 void connector_delete(struct hsrv_req *r); /* DELETE /connectors/:name */
 void connector_resync(struct hsrv_req *r); /* POST /connectors/:name/resync */
+void connector_adopt(struct hsrv_req *r);  /* POST /connectors/:name/adopt */
+void connector_reset(struct hsrv_req *r);  /* POST /connectors/:name/reset */
 
 /*
  * The `pg` block of /status for the request's tenant; without a database its

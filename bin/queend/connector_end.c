@@ -255,18 +255,29 @@ resync_sink(struct hsrv_req *r, const struct conndoc *d, struct span from)
 	connector_call(r, &group_seek_stmt, &a, on_sought);
 }
 
+/* False after 409: a request needs a document that this version reads. */
+static bool
+may_ask(struct hsrv_req *r, const struct connector_row *row)
+{
+	if (!row->doc)
+		connector_refuse(r, 409, "unreadable_document",
+			"the document was written by another version; write "
+			"it again, or upgrade");
+	else if (row->doc->deleting)
+		connector_refuse(r, 409, "deleting",
+			"the connector is being deleted; write it again to "
+			"keep it");
+	else
+		return true;
+	return false;
+}
+
 static void
 on_resync(struct hsrv_req *r, struct connector_row *row)
 {
 	struct span from;
 
-	if (!row->doc) {
-		connector_refuse(r, 409, "unreadable_document",
-			"the document was written by another version; write "
-			"it again, or upgrade");
-		return;
-	}
-	if (!read_from(r, &from))
+	if (!may_ask(r, row) || !read_from(r, &from))
 		return;
 	if (row->doc->kind == CONNDOC_SINK)
 		resync_sink(r, row->doc, from);
@@ -274,10 +285,6 @@ on_resync(struct hsrv_req *r, struct connector_row *row)
 		connector_refuse(r, 400, "bad_request",
 			"from: a source starts over with a snapshot; leave it "
 			"out");
-	else if (row->doc->deleting)
-		connector_refuse(r, 409, "deleting",
-			"the connector is being deleted; write it again to "
-			"keep it");
 	else
 		connector_store(
 			r, row->doc, row->version, "resync", on_resync_stored);
@@ -287,4 +294,51 @@ void
 connector_resync(struct hsrv_req *r)
 {
 	connector_need(r, on_resync);
+}
+
+/* ---- adopt, reset ---- */
+
+static void
+on_takeover_stored(struct hsrv_req *r, const PGresult *res)
+{
+	struct conndoc *d;
+	struct err e = ERR_ZERO;
+	struct jwrite w;
+
+	if (!connector_won(r, pgbin_i32(res, 0, 0)))
+		return;
+	BUG(conndoc_parse_stored(
+		    pgbin_bytes(res, 0, 2), hsrv_arena(r), &d, &e) != 0);
+	begin(r, &w);
+	jwrite_kv_str(&w, "cell", d->takeover_cell);
+	jwrite_kv_str(&w, "requestedAt", d->takeover_requested_at);
+	finish(r, &w, 202);
+}
+
+static void
+on_adopt(struct hsrv_req *r, struct connector_row *row)
+{
+	if (may_ask(r, row))
+		connector_store(
+			r, row->doc, row->version, "adopt", on_takeover_stored);
+}
+
+static void
+on_reset(struct hsrv_req *r, struct connector_row *row)
+{
+	if (may_ask(r, row))
+		connector_store(
+			r, row->doc, row->version, "reset", on_takeover_stored);
+}
+
+void
+connector_adopt(struct hsrv_req *r)
+{
+	connector_need(r, on_adopt);
+}
+
+void
+connector_reset(struct hsrv_req *r)
+{
+	connector_need(r, on_reset);
 }

@@ -134,6 +134,18 @@ take_password(struct put *p, const struct connector_row *old)
 	return true;
 }
 
+/* What was asked for and is not done yet outlives an edit. */
+static void
+keep_requests(struct conndoc *d, const struct connector_row *old)
+{
+	d->resync_requested_at = old->resync;
+	if (!old->doc)
+		return;
+	d->takeover = old->doc->takeover;
+	d->takeover_cell = old->doc->takeover_cell;
+	d->takeover_requested_at = old->doc->takeover_requested_at;
+}
+
 static void
 on_old(struct hsrv_req *r, struct connector_row *old)
 {
@@ -148,7 +160,7 @@ on_old(struct hsrv_req *r, struct connector_row *old)
 		return;
 	}
 	if (old)
-		p->d->resync_requested_at = old->resync;
+		keep_requests(p->d, old);
 	if (take_password(p, old))
 		connector_store(
 			r, p->d, old ? old->version : 0, NULL, on_stored);

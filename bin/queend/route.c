@@ -75,6 +75,10 @@ const struct hsrv_route route_table[] = {
 	{ HSRV_DELETE, API "/connectors/:name", connector_delete, ROUTE_ADMIN },
 	{ HSRV_POST, API "/connectors/:name/resync", connector_resync,
 	  ROUTE_ADMIN },
+	{ HSRV_POST, API "/connectors/:name/adopt", connector_adopt,
+	  ROUTE_ADMIN },
+	{ HSRV_POST, API "/connectors/:name/reset", connector_reset,
+	  ROUTE_ADMIN },
 
 	{ HSRV_GET, CG, group_list, ROUTE_READ },
 	{ HSRV_GET, CG "/lagging", group_lagging, ROUTE_READ },

@@ -428,6 +428,25 @@ def test_resync_marks_a_source_and_survives_an_edit(cell, db):
     refused(cell.post(API + "/x/resync", {"from": "end"}), 400, "bad_request")
 
 
+def test_adopt_and_reset_name_the_cell_and_survive_an_edit(cell, db):
+    refused(cell.post(API + "/x/adopt"), 404, "connector_not_found")
+    tag = db.value("select lpad(to_hex(tag), 12, '0') from queen.cell")
+    for name, document in ("x", SOURCE), ("y", SINK):
+        stored(cell, name, document)
+        for action in "adopt", "reset":
+            reply = cell.post("%s/%s/%s" % (API, name, action))
+            assert reply.status == 202
+            at = reply.body["requestedAt"]
+            assert reply.body == {"name": name, "cell": tag,
+                                  "requestedAt": at}
+            asked = {"action": action, "cell": tag, "requestedAt": at}
+            assert raw(db, name)["takeover"] == asked
+            body = stored(cell, name, dict(document, takeover=7))
+            assert body["takeover"] == asked
+    assert cell.delete(API + "/x").status == 202
+    refused(cell.post(API + "/x/reset"), 409, "deleting")
+
+
 def test_resync_of_a_sink_moves_its_group(cell):
     cell.push("orders", [1, 2], partition="p")
     stored(cell, "s", SINK)
@@ -479,7 +498,8 @@ def test_the_group_of_a_sink_is_not_moved_behind_its_back(cell):
 @tenants
 def test_the_internal_tenant_is_refused_on_every_route(cell):
     for method, path in (("GET", ""), ("GET", "/x"), ("PUT", "/x"),
-                         ("DELETE", "/x"), ("POST", "/x/resync")):
+                         ("DELETE", "/x"), ("POST", "/x/resync"),
+                         ("POST", "/x/adopt"), ("POST", "/x/reset")):
         reply = cell.request(method, API + path,
                              SOURCE if method == "PUT" else None,
                              **tenant(NIL))

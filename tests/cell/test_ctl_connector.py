@@ -130,6 +130,46 @@ def test_resync(cell, ctl, db):
     ctl.fails(USER, "connector", "resync", "snk", "-y", "--from", "now-ish")
 
 
+def test_adopt_and_reset(ctl, db):
+    ctl.run("connector", "apply", "src", "-f", "-", stdin=json.dumps(SOURCE))
+    assert ctl.run("connector", "adopt", "src") == \
+        'adopt of "src" is asked for\n'
+    assert raw(db, "src")["takeover"]["action"] == "adopt"
+    assert "without --yes" in ctl.fails(USER, "connector", "reset", "src")
+    assert ctl.json("connector", "reset", "src", "-y") == {
+        "name": "src", "cell": raw(db, "src")["takeover"]["cell"],
+        "requestedAt": raw(db, "src")["takeover"]["requestedAt"]}
+    assert raw(db, "src")["takeover"]["action"] == "reset"
+
+
+@pytest.mark.cellenv(QUEEN_ENCRYPTION_KEY=K1)
+def test_pause_resume_and_restart_keep_the_document(ctl, db):
+    pause = "connector", "pause", "orders-src"
+    ctl.run("connector", "apply", "-f", "-",
+            stdin=YAML.split("---")[0] % "geheim")
+    before = raw(db, "orders-src")
+    assert ctl.run(*pause) == 'paused "orders-src"\n'
+    after = raw(db, "orders-src")
+    assert after.pop("updatedAt") > before.pop("updatedAt")
+    assert after == dict(before, enabled=False)
+    ctl.run(*pause, code=NOTHING)
+    assert "is paused; resume starts it" in ctl.fails(
+        SERVER, "connector", "restart", "orders-src")
+    assert ctl.run("connector", "resume", "orders-src") == \
+        'resumed "orders-src"\n'
+    again = raw(db, "orders-src")
+    at = again.pop("updatedAt")
+    assert again == before
+    assert ctl.json("connector", "restart", "orders-src")["updatedAt"] > at
+    ctl.run("connector", "delete", "orders-src", "-y")
+    for verb in "pause", "restart":  # a write would take the deletion back
+        assert "is being deleted" in ctl.fails(SERVER, "connector", verb,
+                                               "orders-src")
+    assert raw(db, "orders-src")["deleting"]
+    assert "connector_not_found" in ctl.fails(SERVER, "connector", "pause",
+                                              "none")
+
+
 def test_status(ctl, db):
     for name, document in ("src", SOURCE), ("snk", SINK):
         ctl.run("connector", "apply", name, "-f", "-",
