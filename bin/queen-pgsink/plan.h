@@ -12,17 +12,33 @@
 
 #include "arena.h"
 #include "conndoc.h"
+#include "map.h"
 #include "span.h"
 
+struct buf;
 struct connfault;
 
+enum { PLAN_PARAMS_MAX = 1000 };
+
 struct plan_column {
+	/* facts */
 	struct span name;
 	struct span type;	/* format_type, ready for SQL */
 	bool generated;		/* never written */
 	bool identity_always;	/* left out of SET lists */
-	bool has_default, not_null;
+	/* of the plan; no business of who reads facts */
 	bool is_key;		/* of the sink's key */
+	bool verbatim;		/* its JSON comes as text, not as a value */
+	struct span json_key;	/* `"name":` */
+};
+
+/* One step of the paths that are parameters: what is below, what ends here. */
+struct plan_path {
+	const struct conndoc_step *step;	/* NULL: the payload itself */
+	struct plan_path **below;
+	size_t below_n;
+	size_t *params, params_n;
+	size_t below_cap, params_cap;
 };
 
 struct plan {
@@ -31,14 +47,23 @@ struct plan {
 	uint32_t oid;
 	struct plan_column *columns;	/* live ones, in table order */
 	size_t columns_n;
+	struct map by_name;
 	size_t *key, key_n;		/* column numbers, in key order */
+	bool key_is_identity;		/* one of them is identity_always */
 	/* column number of each metadata column, or -1 */
 	int metadata[CONNDOC_METAS];
 	struct conndoc_param *params;	/* sql */
 	size_t params_n;
+	struct plan_path paths;
+	/* what an op needs while it is made; of no meaning between two */
+	struct span *values, *old_values;	/* one per column */
 };
 
-/* The facts, as setup reads them; key_*: primary key, else identity index. */
+/*
+ * The facts, as setup reads them: live columns (attisdropped false) in table
+ * order; key: the columns of the primary key, else of the replica identity
+ * index, in its order; none: key_n = 0.  All is copied.
+ */
 struct plan_facts {
 	uint32_t oid;
 	const struct plan_column *columns;
@@ -46,11 +71,23 @@ struct plan_facts {
 	const struct span *key;
 	size_t key_n;
 };
-/* table_missing is the caller's; no_key, metadata_column, statement. */
+/*
+ * table_missing is the caller's; here no_key, metadata_column, statement.
+ * doc must outlive the plan.
+ */
 int plan_make(const struct conndoc_sink *doc, const struct plan_facts *facts,
-	struct plan **out, struct connfault *f);
+	struct plan **out, struct connfault *f)
+	__attribute__((warn_unused_result));
 void plan_free(struct plan *p);
 /* Same columns and key: statements prepared for one fit the other. */
 bool plan_same(const struct plan *a, const struct plan *b);
+/* The number of the column of exactly that name; -1 when there is none. */
+int plan_column(const struct plan *p, struct span name);
+
+/*
+ * EXPLAIN of an upsert of the key columns (upsert and cdc): 42P10 when no
+ * unique index is on exactly these.
+ */
+void plan_probe_sql(const struct plan *p, struct buf *sql);
 
 #endif
