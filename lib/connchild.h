@@ -29,6 +29,7 @@ struct connchild_task {
 	const struct conndoc *doc;	/* checked, sealed */
 	int64_t version;		/* of the document */
 	struct span node;		/* QUEEN_SERVER_ID */
+	struct span cell_tag;		/* 12 hex */
 };
 
 struct connchild_face {
@@ -46,7 +47,11 @@ struct connchild_face {
 	void *arg;
 };
 
-/* Waits for the task, at boot only. */
+/*
+ * Waits for the task, at boot only.  Signals are its business from then on:
+ * SIGTERM and the end of the parent are a stop, and a process that has not
+ * left when its grace is over ends itself.
+ */
 struct connchild *connchild_open(struct loop *l, int fd,
 	const struct connchild_face *face, struct err *e);
 const struct connchild_task *connchild_task(const struct connchild *c);
@@ -54,13 +59,15 @@ void connchild_free(struct connchild *c);
 
 /* ---- status; sent on a change, at most once a second, at least every 10 s */
 
-/* A literal of queen-connector(5). */
+/* A literal of queen-connector(5); streaming, snapshot, running: also well. */
 void connchild_phase(struct connchild *c, const char *phase);
 /* phase `error`; counted, logged, and kept as lastError. */
 void connchild_error(struct connchild *c, const struct connfault *f,
 	int64_t retry_in_ms);
 /* An error that leaves the phase alone (a standby's claim). */
 void connchild_complain(struct connchild *c, const struct connfault *f);
+/* Only kept as lastError: a dead letter. */
+void connchild_note(struct connchild *c, const struct connfault *f);
 /* Works again. */
 void connchild_well(struct connchild *c);
 /* One more run after a failure. */
