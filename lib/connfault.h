@@ -27,7 +27,8 @@ int connfault_set(struct connfault *f, const char *code, bool retryable,
 	const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /*
  * Code `postgres`: `SQLSTATE: message (detail). hint`, from a failed result,
- * or (res NULL) from a connection that broke; retryable by its class.
+ * retryable by its class.  Code `io`, retryable: no server said it (or res is
+ * NULL), the connection broke or carried nonsense.
  */
 int connfault_result(struct connfault *f, const PGresult *res,
 	const PGconn *conn);
