@@ -16,6 +16,7 @@
 
 #include "span.h"
 
+struct arena;
 struct feed_batch;
 struct feed_result;
 struct isolate;
@@ -72,10 +73,10 @@ const struct feed_result *isolate_results(struct isolate *s);
  */
 enum isolate_end isolate_class(const char *sqlstate, bool own);
 /*
- * `SQLSTATE: message (detail)`, at most ISOLATE_TEXT_MAX characters, in a
- * static buffer.  detail may be NULL.
+ * `SQLSTATE: message (detail)`, at most ISOLATE_TEXT_MAX characters, in the
+ * arena.  detail may be NULL.
  */
-struct span isolate_text(const char *sqlstate, const char *message,
-	const char *detail);
+struct span isolate_text(struct arena *a, const char *sqlstate,
+	const char *message, const char *detail);
 
 #endif
