@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table's facts, in one flight.  Only ordinary and partitioned tables of
+ * exactly that name count: a view or a foreign table cannot promise what the
+ * progress rows rely on.
+ */
+#include "facts.h"
+
+#include <stdlib.h>
+
+#include "conndoc.h"
+#include "pglink.h"
+
+#define TABLE                                                                  \
+	"(SELECT c.oid FROM pg_catalog.pg_class c"                             \
+	" JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"            \
+	" WHERE n.nspname = $1 AND c.relname = $2"                             \
+	" AND c.relkind IN ('r', 'p'))"
+
+static const char oid_sql[] = "SELECT " TABLE;
+static const char columns_sql[] =
+	"SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),"
+	" a.attgenerated <> '', a.attidentity = 'a'"
+	" FROM pg_catalog.pg_attribute a WHERE a.attrelid = " TABLE
+	" AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
+static const char key_sql[] =
+	"SELECT a.attname FROM pg_catalog.pg_index i"
+	" CROSS JOIN LATERAL pg_catalog.unnest(i.indkey::int2[])"
+	" WITH ORDINALITY k(attnum, ord)"
+	" JOIN pg_catalog.pg_attribute a"
+	" ON a.attrelid = i.indrelid AND a.attnum = k.attnum"
+	" WHERE k.ord <= i.indnkeyatts AND i.indexrelid = ("
+	"SELECT x.indexrelid FROM pg_catalog.pg_index x"
+	" WHERE x.indrelid = " TABLE " AND x.indisvalid"
+	" AND (x.indisprimary OR x.indisreplident)"
+	" ORDER BY x.indisprimary DESC LIMIT 1) ORDER BY k.ord";
+
+void
+facts_init(
+	struct facts *f, const struct conndoc_sink *doc, facts_fn fn, void *arg)
+{
+	*f = (struct facts){ .doc = doc, .fn = fn, .arg = arg };
+}
+
+void
+facts_fini(struct facts *f)
+{
+	arena_fini(&f->arena);
+}
+
+/* The first failure counts; what it took along says nothing. */
+static bool
+failed(struct facts *f, const struct connfault *why)
+{
+	if (why && why->code && !f->fault.code)
+		f->fault = *why;
+	return why != NULL;
+}
+
+static struct span
+value(struct facts *f, const PGresult *res, int row, int col)
+{
+	return arena_dup(&f->arena, span_of(PQgetvalue(res, row, col)));
+}
+
+static void
+on_oid(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct facts *f = arg;
+
+	(void)n;
+	if (failed(f, why))
+		return;
+	f->found.oid = (uint32_t)strtoul(PQgetvalue(res[0], 0, 0), NULL, 10);
+}
+
+static void
+on_columns(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct facts *f = arg;
+	struct plan_column *c;
+
+	(void)n;
+	if (failed(f, why))
+		return;
+	f->found.columns_n = (size_t)PQntuples(res[0]);
+	c = arena_zalloc(&f->arena, (f->found.columns_n + 1) * sizeof(*c));
+	for (int i = 0; i < PQntuples(res[0]); i++) {
+		c[i].name = value(f, res[0], i, 0);
+		c[i].type = value(f, res[0], i, 1);
+		c[i].generated = *PQgetvalue(res[0], i, 2) == 't';
+		c[i].identity_always = *PQgetvalue(res[0], i, 3) == 't';
+	}
+	f->found.columns = c;
+}
+
+static void
+finish(struct facts *f)
+{
+	struct connfault fault = f->fault;
+	struct plan *plan = NULL;
+	const struct conndoc_name *t = &f->doc->table;
+
+	if (!fault.code && f->found.oid == 0)
+		connfault_set(&fault, "table_missing", false,
+			"the target has no table \"%.*s\".\"%.*s\" (ordinary "
+			"or partitioned, the name in exactly these letters): "
+			"create it, or mend sink.table",
+			SPAN_ARG(t->schema), SPAN_ARG(t->name));
+	else if (!fault.code &&
+		 plan_make(f->doc, &f->found, &plan, &fault) != 0)
+		plan = NULL;
+	arena_reset(&f->arena);
+	f->fn(f->arg, plan, plan ? NULL : &fault);
+}
+
+static void
+on_key(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct facts *f = arg;
+
+	(void)n;
+	if (!failed(f, why)) {
+		struct span *key;
+
+		f->found.key_n = (size_t)PQntuples(res[0]);
+		key = arena_alloc(
+			&f->arena, (f->found.key_n + 1) * sizeof(*key));
+		for (int i = 0; i < PQntuples(res[0]); i++)
+			key[i] = value(f, res[0], i, 0);
+		f->found.key = key;
+	}
+	finish(f);
+}
+
+void
+facts_read(struct facts *f, struct pglink *k)
+{
+	struct pglink_param table[2] = { { f->doc->table.schema },
+		{ f->doc->table.name } };
+
+	f->found = (struct plan_facts){ .oid = 0 };
+	f->fault.code = NULL;
+	pglink_exec(k, NULL, oid_sql, table, 2, on_oid, f);
+	pglink_exec(k, NULL, columns_sql, table, 2, on_columns, f);
+	pglink_exec(k, NULL, key_sql, table, 2, on_key, f);
+	pglink_sync(k);
+}
