@@ -52,7 +52,6 @@ enum start_end {
 	START_READY,		/* found is set */
 	START_TORN_DOWN,	/* the deletion is done but for the document */
 	START_FENCED,		/* another owner moved the pointer */
-	START_WAITING,		/* slot held by active_pid: fault is 55006 */
 	START_FAILED,		/* fault says it */
 };
 typedef void (*start_fn)(void *arg, enum start_end end,
@@ -60,6 +59,7 @@ typedef void (*start_fn)(void *arg, enum start_end end,
 
 /* What it is at, for the status. */
 struct start_state {
+	const char *phase;	/* `connecting` or `waiting_for_slot` */
 	const char *doing;	/* a literal, e.g. `creating the slot` */
 	int active_pid;		/* holder of the slot, or whom it waits for */
 };
@@ -69,6 +69,8 @@ struct start_state {
  * held slot itself (two seconds apart) for as long as it is let.
  */
 struct start *start_new(struct ctx *x, start_fn fn, void *arg);
+/* Called with the arg of start_new whenever the state has changed. */
+void start_on_state(struct start *s, void (*fn)(void *arg));
 const struct start_state *start_state(const struct start *s);
 /* Ends it without an answer, e.g. when the lease is lost or on a stop. */
 void start_free(struct start *s);
