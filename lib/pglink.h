@@ -35,13 +35,16 @@ struct pglink_conf {
 	const char *const *settings;
 	enum pglink_use use;
 	bool allow_private;		/* else egress rules hold */
+	/* Whom verify-full trusts without sslRootCert; NULL: distribution's */
+	const char *ca_file;		/* borrowed until it is up */
 };
 
 /* Ready for use. */
 typedef void (*pglink_up_fn)(void *arg);
 /*
  * It could not connect, or was lost; comes once, always later, behind the
- * callbacks of what was in flight.  Then only pglink_free is left to do.
+ * callbacks of what was queued.  What is queued after the loss is not called
+ * back.  Then only pglink_free is left to do.
  */
 typedef void (*pglink_end_fn)(void *arg, const struct connfault *why);
 
@@ -73,9 +76,12 @@ struct pglink_param {
 /*
  * One statement, extended protocol, in the same flight as those before and
  * behind it; all parameters are declared text.  name: prepared under it at
- * first use (unique per sql until pglink_forget); NULL: unnamed.  fn gets one
+ * first use (unique per sql until pglink_forget, at most 40 bytes); NULL:
+ * unnamed.  fn gets one
  * result, or none and why; after a failure all up to the next sync answer
- * with code NULL and n = 0, as not done.
+ * with code NULL and n = 0, as not done.  The server works on what it has only
+ * at a sync; statements outside begin and commit are committed there, and a
+ * failure of that is not told.
  */
 void pglink_exec(struct pglink *k, const char *name, const char *sql,
 	const struct pglink_param *params, int n, pglink_fn fn, void *arg);
