@@ -177,10 +177,12 @@ unit: $(TESTS) $(CORPUS)
 	$(Q)$(TEST_ENV) sh tests/run-unit $(B) $^
 cell: all
 	$(Q)$(run_pytest) $(PYTEST_ARGS)
-# Sanitizers see nothing new in tests of SQL alone, of texts, or of length.
+# Sanitizers see nothing new in tests of SQL alone, of texts, of length, or of
+# what is left behind by a kill.
 cell-san: all
 	$(Q)$(run_pytest) $(patsubst %,--ignore-glob='*/test_%*',sql_ docs schema \
-		harness demo soak charge grant) $(PYTEST_ARGS)
+		harness demo soak charge grant crash riders_crash ctl_lock ctl_up \
+		field_state retention) $(PYTEST_ARGS)
 soak: all
 	$(Q)QUEEN_SOAK=1 $(run_pytest) -m soak $(PYTEST_ARGS)
 bench: all $(BENCH)

@@ -435,8 +435,8 @@ class Cell:
         env = {"PATH": os.environ["PATH"], "HOME": self.folder,
                "XDG_RUNTIME_DIR": self.folder, "LC_ALL": "C", "TZ": "UTC",
                "PORT": str(self.port.number), "QUEEN_BIND_ADDR": "127.0.0.1",
-               # half of the default: most of a boot's CPU time is backends'
-               "DB_POOL_SIZE": "8",
+               # one per lane: most of a boot's CPU time is that of backends
+               "DB_POOL_SIZE": "4",
                "ASAN_OPTIONS": "detect_leaks=1:exitcode=99",
                "UBSAN_OPTIONS": "print_stacktrace=1"}
         env.update(self.db_env())
