@@ -5,7 +5,7 @@
  * What those transactions did is folded per row, in their order, into what
  * the row still has to say: nothing, or a fill.
  */
-#include "snapshot.h"
+#include "snapshot_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,22 +14,6 @@
 #include "shape.h"
 
 enum { CHUNK_MAX_BYTES = 64 << 20, CHUNK_SMALL_BYTES = 16 << 20 };
-
-struct effect {
-	struct effect *next;
-	size_t table;
-	enum snapshot_effect kind;
-	struct span key;
-	struct span *unchanged; /* names of columns */
-	size_t unchanged_n;
-};
-
-struct snapshot_txn {
-	struct snapshot_txn *next;
-	struct arena arena;
-	uint32_t xid;
-	struct effect *first, **last;
-};
 
 struct snapshot_row {
 	struct snapshot_row *next;
@@ -58,20 +42,8 @@ words_of(size_t columns)
 	return (columns + 63) / 64;
 }
 
-static void
-txn_free(struct snapshot_txn *t)
-{
-	struct arena a;
-
-	if (!t)
-		return;
-	a = t->arena;
-	arena_fini(&a);
-	free(t);
-}
-
-static void
-chunk_free(struct snapshot_chunk *c)
+void
+snapshot_chunk_free(struct snapshot_chunk *c)
 {
 	if (!c)
 		return;
@@ -84,21 +56,17 @@ chunk_free(struct snapshot_chunk *c)
 void
 snapshot_init(struct snapshot *s, uint64_t first_n)
 {
-	*s = (struct snapshot){ .n = first_n };
+	*s = (struct snapshot){ .n = first_n,
+		.memory_bytes = SNAPSHOT_MEMORY_BYTES };
 	s->last = &s->first;
 }
 
 void
 snapshot_fini(struct snapshot *s)
 {
-	struct snapshot_txn *t;
-
-	while ((t = s->first)) {
-		s->first = t->next;
-		txn_free(t);
-	}
-	txn_free(s->open);
-	chunk_free(s->chunk);
+	snapshot_trim(s, NULL);
+	snapshot_chunk_free(s->chunk);
+	arena_fini(&s->open_arena);
 	arena_fini(&s->seen_arena);
 	snapshot_init(s, s->n);
 }
@@ -106,7 +74,7 @@ snapshot_fini(struct snapshot *s)
 /* ---- rows under changes ---- */
 
 static bool
-is_unchanged(const struct effect *f, struct span column)
+is_unchanged(const struct snapshot_change *f, struct span column)
 {
 	for (size_t i = 0; i < f->unchanged_n; i++) {
 		if (span_eq(f->unchanged[i], column))
@@ -116,7 +84,7 @@ is_unchanged(const struct effect *f, struct span column)
 }
 
 static void
-fold_update(struct snapshot_row *r, const struct effect *f,
+fold_update(struct snapshot_row *r, const struct snapshot_change *f,
 	struct snapshot_chunk *c)
 {
 	size_t words = words_of(c->shape->n);
@@ -138,7 +106,8 @@ fold_update(struct snapshot_row *r, const struct effect *f,
 }
 
 static void
-fold(struct snapshot_row *r, const struct effect *f, struct snapshot_chunk *c)
+fold(struct snapshot_row *r, const struct snapshot_change *f,
+	struct snapshot_chunk *c)
 {
 	r->dropped = true;
 	if (f->kind == SNAPSHOT_UPDATE) {
@@ -158,12 +127,12 @@ is_row(const void *item, const void *key)
 	return span_eq(r->key, *k);
 }
 
-static void
-apply(struct snapshot_chunk *c, const struct snapshot_txn *t)
+void
+snapshot_apply(struct snapshot_chunk *c, const struct snapshot_txn *t)
 {
 	struct snapshot_row *r;
 
-	for (const struct effect *f = t->first; f; f = f->next) {
+	for (const struct snapshot_change *f = t->first; f; f = f->next) {
 		if (f->table != c->table)
 			continue;
 		if (f->kind == SNAPSHOT_CLEAR) {
@@ -175,63 +144,6 @@ apply(struct snapshot_chunk *c, const struct snapshot_txn *t)
 		if (r)
 			fold(r, f, c);
 	}
-}
-
-/* ---- transactions ---- */
-
-void
-snapshot_begin(struct snapshot *s)
-{
-	txn_free(s->open);
-	s->open = NULL;
-}
-
-void
-snapshot_touch(struct snapshot *s, size_t table, enum snapshot_effect kind,
-	struct span key_code, const struct span *unchanged, size_t unchanged_n)
-{
-	struct snapshot_txn *t = s->open;
-	struct effect *f;
-
-	if (!t) {
-		t = s->open = zalloc(sizeof(*t));
-		t->last = &t->first;
-	}
-	f = arena_zalloc(&t->arena, sizeof(*f));
-	f->table = table;
-	f->kind = kind;
-	f->key = arena_dup(&t->arena, key_code);
-	f->unchanged_n = unchanged_n;
-	f->unchanged =
-		arena_alloc(&t->arena, unchanged_n * sizeof(*f->unchanged));
-	for (size_t i = 0; i < unchanged_n; i++)
-		f->unchanged[i] = arena_dup(&t->arena, unchanged[i]);
-	*t->last = f;
-	t->last = &f->next;
-}
-
-void
-snapshot_commit(struct snapshot *s, uint32_t xid)
-{
-	struct snapshot_chunk *c = s->chunk;
-	struct snapshot_txn *t = s->open;
-	bool seen;
-
-	s->open = NULL;
-	if (!t)
-		return;
-	t->xid = xid;
-	/* before the first snapshot nothing is known: remember it */
-	seen = s->seen.xmax > 0 && snapshot_sees(&s->seen, xid);
-	if (c && c->held && (c->open || !seen))
-		apply(c, t);
-	if (seen) {
-		txn_free(t);
-		return;
-	}
-	t->next = NULL;
-	*s->last = t;
-	s->last = &t->next;
 }
 
 /* ---- chunks ---- */
@@ -284,38 +196,22 @@ snapshot_install(struct snapshot *s, struct span seen_text, int64_t read_at_us,
 	struct err *e)
 {
 	struct snapshot_chunk *c = s->chunk;
-	struct snapshot_txn *t, **at = &s->first;
-	struct arena a = ARENA_ZERO;
-	struct snapshot_seen seen;
 
 	BUG(!c || c->held);
-	if (snapshot_seen_parse(seen_text, &a, &seen, e) != 0) {
-		arena_fini(&a);
+	if (snapshot_judge(s, seen_text, e) != 0)
 		return -1;
-	}
-	arena_fini(&s->seen_arena);
-	s->seen_arena = a;
-	s->seen = seen;
 	c->held = true;
 	c->read_at_us = read_at_us;
 	c->at = c->rows;
-	while ((t = *at)) {
-		if (!snapshot_sees(&s->seen, t->xid)) {
-			apply(c, t);
-			at = &t->next;
-			continue;
-		}
-		*at = t->next;
-		txn_free(t);
-	}
-	s->last = at;
+	for (struct snapshot_txn *t = s->first; t; t = t->next)
+		snapshot_apply(c, t);
 	return 0;
 }
 
 void
 snapshot_forget(struct snapshot *s)
 {
-	chunk_free(s->chunk);
+	snapshot_chunk_free(s->chunk);
 	s->chunk = NULL;
 }
 

@@ -40,14 +40,6 @@ int snapshot_seen_parse(struct span text, struct arena *a,
 /* The xid of a Begin, widened to the 64-bit number nearest to `near`. */
 uint64_t snapshot_widen(uint32_t xid, uint64_t near);
 bool snapshot_sees(const struct snapshot_seen *s, uint32_t xid);
-/*
- * Has all that ran at `start` ended?  What is remembered dies with a process:
- * a copy that goes on after a start takes its first chunk only when this is
- * so, with a snapshot taken once the stream has begun as `start`.
- */
-bool snapshot_is_past(const struct snapshot_seen *now,
-	const struct snapshot_seen *start);
-
 /* ---- what a transaction does to keys ---- */
 
 enum snapshot_effect {
@@ -62,13 +54,22 @@ struct snapshot_txn;	/* effects of one transaction, in order */
 struct snapshot_row;
 struct snapshot_chunk;
 
+enum { SNAPSHOT_MEMORY_BYTES = 64 << 20 };
+
 struct snapshot {
 	struct snapshot_chunk *chunk;	/* held, or being read; NULL none */
+	struct arena open_arena;
 	struct snapshot_txn *open;	/* of the transaction being read */
 	struct snapshot_txn *first, **last;	/* remembered */
 	uint64_t n;			/* number of the chunk */
 	struct arena seen_arena;
 	struct snapshot_seen seen;	/* the last one; xmax 0 = none yet */
+
+	size_t memory_bytes, remembered_bytes;	/* bound; in use */
+	bool deaf;			/* to the rest of the open one */
+	uint64_t waits;			/* see snapshot_must_wait */
+	uint64_t wait_xid;		/* 0 = not known yet */
+	bool ready;
 };
 
 void snapshot_init(struct snapshot *s, uint64_t first_n);
@@ -87,6 +88,23 @@ void snapshot_touch(struct snapshot *s, size_t table,
 void snapshot_commit(struct snapshot *s, uint32_t xid);
 /* A new transaction begins; what an unfinished one did is forgotten. */
 void snapshot_begin(struct snapshot *s);
+
+/* ---- before the first chunk ---- */
+
+/*
+ * Transactions whose effects nobody remembers (they were in the WAL before
+ * this process, or there were too many to keep) must be visible to whatever
+ * chunk comes next.  So none is read before all have ended that had an xid:
+ * take a new one (pg_current_xact_id) once the stream has begun, give it to
+ * snapshot_wait, and then now and then pg_current_snapshot() to snapshot_look,
+ * until this is false.  A snapshot alone will not do for the first step: its
+ * xmax may be below one that is committing.  Whenever `waits` has changed, what
+ * was being asked is void and it starts over; a chunk in flight is gone.
+ */
+bool snapshot_must_wait(const struct snapshot *s);
+void snapshot_wait(struct snapshot *s, uint64_t xid);
+int snapshot_look(struct snapshot *s, struct span seen_text, struct err *e)
+	__attribute__((warn_unused_result, nonnull));
 
 /* ---- a chunk ---- */
 

@@ -76,10 +76,3 @@ snapshot_sees(const struct snapshot_seen *s, uint32_t xid)
 	}
 	return low == s->n || s->running[low] != wide;
 }
-
-bool
-snapshot_is_past(
-	const struct snapshot_seen *now, const struct snapshot_seen *start)
-{
-	return now->xmin >= start->xmax;
-}

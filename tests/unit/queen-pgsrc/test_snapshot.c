@@ -231,6 +231,65 @@ before_the_first_snapshot_all_is_remembered(void **state)
 	assert_string_equal(left(), "1 3");
 }
 
+/* An xmax alone would pass over 12, which is in the WAL and not visible. */
+static void
+a_copy_begins_when_all_that_ran_has_ended(void **state)
+{
+	struct err e = ERR_ZERO;
+
+	(void)state;
+	assert_true(snapshot_must_wait(&s));
+	assert_int_equal(snapshot_look(&s, SPAN_LIT("12:12:"), &e), 0);
+	assert_true(snapshot_must_wait(&s));
+	snapshot_wait(&s, 14);
+	assert_int_equal(snapshot_look(&s, SPAN_LIT("12:15:12"), &e), 0);
+	assert_true(snapshot_must_wait(&s));
+	txn(12, "1");
+	txn(13, "3");
+	assert_true(s.remembered_bytes > 0);
+	assert_int_equal(snapshot_look(&s, SPAN_LIT("15:15:"), &e), 0);
+	assert_false(snapshot_must_wait(&s));
+	assert_true(s.remembered_bytes == 0);
+	assert_int_equal(snapshot_look(&s, SPAN_LIT("15"), &e), -1);
+}
+
+static void
+past_its_memory_it_forgets_and_waits(void **state)
+{
+	struct err e = ERR_ZERO;
+	char k[40];
+
+	(void)state;
+	s.memory_bytes = 100000;
+	snapshot_wait(&s, 9);
+	assert_int_equal(snapshot_look(&s, SPAN_LIT("9:10:9"), &e), 0);
+	chunk("10:10:");
+	txn(11, "1");
+	snapshot_begin(&s);
+	for (int i = 0; i < 5000; i++) {
+		snprintf(k, sizeof(k), "a rather long key %d", i);
+		touch(SNAPSHOT_DELETE, k, "ab");
+	}
+	assert_null(s.chunk);
+	assert_null(s.first);
+	assert_null(s.open);
+	assert_true(s.open_arena.total_bytes < s.memory_bytes);
+	assert_true(s.remembered_bytes == 0);
+	assert_true(s.waits == 1);
+	assert_true(snapshot_must_wait(&s));
+	snapshot_commit(&s, 12);
+	assert_null(s.first);
+	/* the next one is remembered again */
+	txn(13, "2");
+	assert_int_equal(snapshot_look(&s, SPAN_LIT("13:13:"), &e), 0);
+	assert_true(snapshot_must_wait(&s));
+	snapshot_wait(&s, 13);
+	assert_int_equal(snapshot_look(&s, SPAN_LIT("13:14:13"), &e), 0);
+	assert_false(snapshot_must_wait(&s));
+	chunk("13:14:13");
+	assert_string_equal(left(), "1 3");
+}
+
 static void
 while_the_chunk_is_read_the_last_snapshot_judges(void **state)
 {
@@ -370,6 +429,8 @@ main(void)
 		T(a_transaction_not_seen_drops_without_a_window),
 		T(an_invisible_transaction_before_the_chunk_is_remembered),
 		T(before_the_first_snapshot_all_is_remembered),
+		T(a_copy_begins_when_all_that_ran_has_ended),
+		T(past_its_memory_it_forgets_and_waits),
 		T(while_the_chunk_is_read_the_last_snapshot_judges),
 		T(the_fold_of_fills),
 		T(other_tables_and_unfinished_transactions_do_not_count),
