@@ -269,6 +269,13 @@ pglink_new(struct loop *l, const struct pglink_conf *c, pglink_up_fn on_up,
 	return k;
 }
 
+void
+pglink_give(struct pglink *k, pglink_end_fn on_end, void *arg)
+{
+	k->on_end = on_end;
+	k->arg = arg;
+}
+
 bool
 pglink_is_up(const struct pglink *k)
 {

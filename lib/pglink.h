@@ -52,6 +52,8 @@ struct pglink *pglink_new(struct loop *l, const struct pglink_conf *c,
 	pglink_up_fn on_up, pglink_end_fn on_end, void *arg);
 /* Closes; nothing in flight is called back. */
 void pglink_free(struct pglink *k);
+/* Its end is told to another from now on: the link has a new owner. */
+void pglink_give(struct pglink *k, pglink_end_fn on_end, void *arg);
 bool pglink_is_up(const struct pglink *k);
 int pglink_server_version(const struct pglink *k);	/* 170002 */
 
