@@ -87,6 +87,12 @@ struct pglink_param {
  */
 void pglink_exec(struct pglink *k, const char *name, const char *sql,
 	const struct pglink_param *params, int n, pglink_fn fn, void *arg);
+/*
+ * Prepares, runs nothing: PQnparams of the one result is the number of its
+ * parameters, of which the first n are declared text.
+ */
+void pglink_describe(struct pglink *k, const char *sql, int n, pglink_fn fn,
+	void *arg);
 /* End of a flight: what failed before it does not reach behind it. */
 void pglink_sync(struct pglink *k);
 /* Drops all prepared statements. */

@@ -132,13 +132,24 @@ send_named(struct pglink *k, struct pglink_op *o, const struct pipe_params *p)
 }
 
 static bool
+send_describe(
+	struct pglink *k, struct pglink_op *o, const struct pipe_params *p)
+{
+	o->commands = 2;
+	return PQsendPrepare(k->pg, "", o->sql, o->params_n, p->type) == 1 &&
+	       PQsendDescribePrepared(k->pg, "") == 1;
+}
+
+static bool
 send_exec(struct pglink *k, struct pglink_op *o)
 {
 	struct pipe_params p;
 	bool ok;
 
 	params_make(&p, o);
-	if (o->name) {
+	if (o->describe) {
+		ok = send_describe(k, o, &p);
+	} else if (o->name) {
 		ok = send_named(k, o, &p);
 	} else {
 		o->commands++;
@@ -201,6 +212,23 @@ pglink_exec(struct pglink *k, const char *name, const char *sql,
 		BUG(!o->name);
 	}
 	params_keep(o, params, n);
+	pglink_queue(k, o);
+}
+
+void
+pglink_describe(
+	struct pglink *k, const char *sql, int n, pglink_fn fn, void *arg)
+{
+	struct pglink_op *o = pglink_op_new(OP_EXEC, sql, fn, arg);
+
+	BUG(k->use != PGLINK_PIPELINE);
+	o->describe = true;
+	params_keep(o, NULL, 0);
+	o->params_n = n;
+	o->len = realloc(o->len, ((size_t)n + 1) * sizeof(*o->len));
+	BUG(!o->len);
+	for (int i = 0; i < n; i++)
+		o->len[i] = -1;
 	pglink_queue(k, o);
 }
 
