@@ -13,6 +13,7 @@ cells     cells(n, **env) -> n running queends on db, one per instance
 pair      two of them
 new_cell  new_cell(**env) -> a queend not yet started
 ctl, alone, stub  queenctl in three surroundings (ctlkit.py)
+far, far_too, far_server  databases connectors read and write (pgkit.py)
 no_last_cell  queenctl remembers no private cell; one test at a time has it
 """
 import contextlib
@@ -28,6 +29,8 @@ import pytest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import queenlib  # noqa: E402
 from ctlkit import alone, ctl, stub  # noqa: E402, F401
+from pgkit import (far, far_server, far_servers, far_too,  # noqa: E402, F401
+                   far_version)
 
 LOGS = pytest.StashKey()
 SERVERS = {}
@@ -38,6 +41,7 @@ RANK = {"passed": 0, "skipped": 1, "xfailed": 1, "failed": 2}
 def pytest_configure(config):
     for line in (
             "allpg: run on the distribution's PostgreSQL, on 17 and on 18",
+            "farpg: far on the distribution's PostgreSQL, on 17 and on 18",
             "durable: a server with fsync on",
             "soak: long; runs only with QUEEN_SOAK=1",
             "cellenv(**env): environment of the cell fixture's queend"):
@@ -63,12 +67,12 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_generate_tests(metafunc):
-    if metafunc.definition.get_closest_marker("allpg") \
-            and "pg_version" in metafunc.fixturenames:
-        # sanitizers look at our C, which is the same with each of them
-        found = ["dist"] if os.environ.get("QUEEN_SAN") \
-            else ["dist", "17", "18"]
-        metafunc.parametrize("pg_version", found, indirect=True)
+    # sanitizers look at our C, which is the same with each of them
+    found = ["dist"] if os.environ.get("QUEEN_SAN") else ["dist", "17", "18"]
+    for mark, name in (("allpg", "pg_version"), ("farpg", "far_version")):
+        if metafunc.definition.get_closest_marker(mark) \
+                and name in metafunc.fixturenames:
+            metafunc.parametrize(name, found, indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -170,6 +174,11 @@ def pair(cells):
 
 
 # Tails of the logs of a failed test
+
+@pytest.fixture(name="keep_log")
+def keep_log_of_test(request):
+    return lambda label, path: keep_log(request.node, label, path)
+
 
 def keep_log(node, label, path):
     start = os.path.getsize(path) if os.path.exists(path) else 0
