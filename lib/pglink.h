@@ -79,11 +79,11 @@ struct pglink_param {
  * One statement, extended protocol, in the same flight as those before and
  * behind it; all parameters are declared text.  name: prepared under it at
  * first use (unique per sql until pglink_forget, at most 40 bytes); NULL:
- * unnamed.  fn gets one
- * result, or none and why; after a failure all up to the next sync answer
- * with code NULL and n = 0, as not done.  The server works on what it has only
- * at a sync; statements outside begin and commit are committed there, and a
- * failure of that is not told.
+ * unnamed.  fn gets one result, or none and why; after a failure all up to the
+ * next sync answer with code NULL and n = 0, as not done.  Answers may be held
+ * back until the sync; statements outside begin and commit are committed there,
+ * and a failure of that is not told.  A commit behind a failure of an earlier
+ * flight succeeds with the tag ROLLBACK.
  */
 void pglink_exec(struct pglink *k, const char *name, const char *sql,
 	const struct pglink_param *params, int n, pglink_fn fn, void *arg);

@@ -224,6 +224,6 @@ pglink_dial_start(struct pglink *k, const struct pglink_conf *c)
 	k->options = pglink_param_options(c->settings);
 	memcpy(host, c->conn->host.p, c->conn->host.n);
 	host[c->conn->host.n] = '\0';
-	k->look = egress_start(k->loop, host,
-		(long)c->conn->connect_timeout_ms, on_found, k);
+	k->look = egress_start(
+		k->loop, host, (long)c->conn->connect_timeout_ms, on_found, k);
 }

@@ -25,6 +25,7 @@ struct pglink_op {
 	int *len;		/* -1 = null */
 	int params_n;
 	bool preparing;		/* the first of its two commands prepares */
+	unsigned generation;	/* then: of the name */
 	bool describe;		/* nothing is run */
 	int commands, done, ok;	/* in the pipeline */
 	PGresult **res;

@@ -241,9 +241,9 @@ server_fault(struct pglink *k, const char *said, struct connfault *why)
 	/* a protocol violation: it knows a parameter of ours not */
 	pooler = strcmp(state, "08P01") == 0;
 	connfault_set(why, "postgres", connfault_is_transient(state),
-		"%.*s%s%.*s%s%s%.*s%s", SPAN_ARG(message),
-		detail.n ? " (" : "", SPAN_ARG(detail), detail.n ? ")" : "",
-		hint.n ? ". " : "", SPAN_ARG(hint),
+		"%.*s%s%.*s%s%s%.*s%s", SPAN_ARG(message), detail.n ? " (" : "",
+		SPAN_ARG(detail), detail.n ? ")" : "", hint.n ? ". " : "",
+		SPAN_ARG(hint),
 		!pooler ? ""
 		: k->use == PGLINK_REPLICATION
 			? ". If this is a connection pooler, which cannot "

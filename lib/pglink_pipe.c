@@ -121,6 +121,7 @@ send_named(struct pglink *k, struct pglink_op *o, const struct pipe_params *p)
 	if (!*find(k, o->name)) {
 		remember(k, o->name);
 		o->preparing = true;
+		o->generation = k->generation;
 		o->commands++;
 		if (PQsendPrepare(k->pg, name, o->sql, o->params_n, p->type) !=
 			1)
@@ -265,12 +266,10 @@ settle_name(struct pglink *k, const struct pglink_op *o)
 {
 	struct pglink_stmt **at, *s;
 
-	if (!o->preparing)
+	if (!o->preparing || o->generation != k->generation)
 		return;
 	at = find(k, o->name);
 	s = *at;
-	if (!s)
-		return;
 	if (o->ok > 0) {
 		s->ready = true;
 		return;
@@ -306,6 +305,15 @@ take_tuples(struct pglink_op *o, PGresult *r)
 	o->res_n = 1;
 }
 
+static void
+out_of_step(struct pglink *k)
+{
+	struct connfault why;
+
+	connfault_set(&why, "io", true, "the server lost count of statements");
+	pglink_lose(k, &why);
+}
+
 /* Takes r over. */
 static void
 take_result(struct pglink *k, PGresult *r)
@@ -316,8 +324,10 @@ take_result(struct pglink *k, PGresult *r)
 
 	if (st == PGRES_PIPELINE_SYNC) {
 		PQclear(r);
-		BUG(o->kind != OP_SYNC);
-		finish(k);
+		if (o->kind == OP_SYNC)
+			finish(k);
+		else
+			out_of_step(k);
 		return;
 	}
 	o->done++;

@@ -42,7 +42,8 @@ pglink_ops_take(struct pglink_ops *l)
 /* ---- one statement ---- */
 
 struct pglink_op *
-pglink_op_new(enum pglink_op_kind kind, const char *sql, pglink_fn fn, void *arg)
+pglink_op_new(
+	enum pglink_op_kind kind, const char *sql, pglink_fn fn, void *arg)
 {
 	struct pglink_op *o = calloc(1, sizeof(*o));
 

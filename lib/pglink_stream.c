@@ -74,7 +74,8 @@ static bool
 give_frame(struct pglink *k, char *data, int n)
 {
 	k->undrained = true;
-	if (!k->finishing && !k->on_data(k->stream_arg, span_make(data, (size_t)n)))
+	if (!k->finishing &&
+		!k->on_data(k->stream_arg, span_make(data, (size_t)n)))
 		k->paused = true;
 	PQfreemem(data);
 	return k->pg && (!k->paused || k->finishing);
