@@ -539,11 +539,11 @@ jspan_next_item(struct jspan *j)
 }
 
 bool
-jspan_next_key(struct jspan *j, struct arena *a, struct span *key)
+jspan_next_name(struct jspan *j, struct jspan_val *v)
 {
-	struct jspan_val v = { .type = JSPAN_STRING };
 	const char *p;
 
+	*v = (struct jspan_val){ .type = JSPAN_STRING };
 	if (!more(j, '}', "unexpected end of an object", "expected ',' or '}'"))
 		return false;
 	p = skip_ws(j->p, j->end);
@@ -552,18 +552,29 @@ jspan_next_key(struct jspan *j, struct arena *a, struct span *key)
 		return jspan_fail(j, "unexpected end of an object");
 	if (*p != '"')
 		return jspan_fail(j, "expected a key");
-	p = scan_string(j, p, &v.escaped);
+	p = scan_string(j, p, &v->escaped);
 	if (!p)
 		return false;
-	v.raw = span_make(j->p, (size_t)(p - j->p));
-	if (!jspan_text(&v, a, key))
-		return jspan_fail(j, "lone surrogate in a key");
+	v->raw = span_make(j->p, (size_t)(p - j->p));
 	p = skip_ws(p, j->end);
 	j->p = p;
 	if (p == j->end || *p != ':')
 		return jspan_fail(j, "expected ':'");
 	j->p++;
 	return true;
+}
+
+bool
+jspan_next_key(struct jspan *j, struct arena *a, struct span *key)
+{
+	struct jspan_val v;
+
+	if (!jspan_next_name(j, &v))
+		return false;
+	if (jspan_text(&v, a, key))
+		return true;
+	j->p = v.raw.p;
+	return jspan_fail(j, "lone surrogate in a key");
 }
 
 bool

@@ -54,6 +54,8 @@ bool jspan_enter_array(struct jspan *j);
  * its value must then be read.  False at the end of the object or on error.
  */
 bool jspan_next_key(struct jspan *j, struct arena *a, struct span *key);
+/* So too with the key as it stands, which may hold a lone surrogate. */
+bool jspan_next_name(struct jspan *j, struct jspan_val *key);
 /* True when another element follows; it must then be read. */
 bool jspan_next_item(struct jspan *j);
 /* False (with an error) when anything but white space follows. */

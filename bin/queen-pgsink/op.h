@@ -3,8 +3,8 @@
  * A message as an operation on the target.  Pure; values are spliced from the
  * payload's own characters and converted by the server.
  */
-#ifndef PGSINK_OP_H
-#define PGSINK_OP_H
+#ifndef QUEEN_PGSINK_OP_H
+#define QUEEN_PGSINK_OP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +59,10 @@ void op_join(const struct op *ops, size_t n, struct buf *out);
 
 /* The statement of an op's shape; all parameters are text. */
 void op_sql(const struct plan *p, const struct op *o, struct buf *sql);
+/*
+ * EXPLAIN of an upsert of the key columns (upsert and cdc): 42P10 when no
+ * unique index is on exactly these.
+ */
+void op_sql_probe(const struct plan *p, struct buf *sql);
 
 #endif

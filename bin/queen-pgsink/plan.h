@@ -3,19 +3,19 @@
  * What a sink does to its target: the table's facts, checked against the
  * document.  Pure: setup.h reads the facts.
  */
-#ifndef PGSINK_PLAN_H
-#define PGSINK_PLAN_H
+#ifndef QUEEN_PGSINK_PLAN_H
+#define QUEEN_PGSINK_PLAN_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "arena.h"
+#include "buf.h"
 #include "conndoc.h"
 #include "map.h"
 #include "span.h"
 
-struct buf;
 struct connfault;
 
 enum { PLAN_PARAMS_MAX = 1000 };
@@ -55,8 +55,13 @@ struct plan {
 	struct conndoc_param *params;	/* sql */
 	size_t params_n;
 	struct plan_path paths;
-	/* what an op needs while it is made; of no meaning between two */
-	struct span *values, *old_values;	/* one per column */
+	struct plan_scratch *scratch;
+};
+
+/* What an op needs while it is made; of no meaning between two. */
+struct plan_scratch {
+	struct span *values;		/* one per column */
+	struct buf json;
 };
 
 /*
@@ -83,11 +88,5 @@ void plan_free(struct plan *p);
 bool plan_same(const struct plan *a, const struct plan *b);
 /* The number of the column of exactly that name; -1 when there is none. */
 int plan_column(const struct plan *p, struct span name);
-
-/*
- * EXPLAIN of an upsert of the key columns (upsert and cdc): 42P10 when no
- * unique index is on exactly these.
- */
-void plan_probe_sql(const struct plan *p, struct buf *sql);
 
 #endif

@@ -319,6 +319,8 @@ text_decodes_escapes_and_refuses_lone_surrogates(void **state)
 		"\"\\ud800x\"", "\"\\ud800\\n\"", "\"\\ud800\\ud800\"",
 		"\"\\udc00\\ud800\"", "\"x\\udfff\"", "\"\\ud800\\u0041\"" };
 	struct arena a = ARENA_ZERO;
+	struct jspan_val v;
+	struct jspan j;
 	struct span s;
 
 	(void)state;
@@ -335,6 +337,13 @@ text_decodes_escapes_and_refuses_lone_surrogates(void **state)
 	assert_true(span_is(s, "\xc3\xa9"));
 	for (size_t i = 0; i < sizeof(lone) / sizeof(lone[0]); i++)
 		assert_false(text_of(lone[i], &a, &s));
+	jspan_open(&j, SPAN_LIT("{\"\\ud800\":1,\"b\":2}"));
+	assert_true(jspan_enter_object(&j));
+	assert_true(jspan_next_name(&j, &v));
+	assert_true(span_is(v.raw, "\"\\ud800\""));
+	assert_true(jspan_take(&j, &v));
+	assert_true(jspan_next_key(&j, &a, &s));
+	assert_true(span_is(s, "b"));
 	arena_fini(&a);
 }
 
