@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads what the catalogue says of a sink's table and makes the plan of it. */
-#ifndef PGSINK_FACTS_H
-#define PGSINK_FACTS_H
+#ifndef QUEEN_PGSINK_FACTS_H
+#define QUEEN_PGSINK_FACTS_H
 
 #include "arena.h"
 #include "connfault.h"

@@ -4,8 +4,8 @@
  * committed with the rows themselves.  Pure: statements, what a row says of a
  * message, whether a table found is one.
  */
-#ifndef PGSINK_PROGRESS_H
-#define PGSINK_PROGRESS_H
+#ifndef QUEEN_PGSINK_PROGRESS_H
+#define QUEEN_PGSINK_PROGRESS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * with work from the feed, the ladder after a failure, the stop, and what of
  * all that is shown.
  */
-#ifndef PGSINK_SINK_H
-#define PGSINK_SINK_H
+#ifndef QUEEN_PGSINK_SINK_H
+#define QUEEN_PGSINK_SINK_H
 
 #include <stddef.h>
 #include <stdint.h>

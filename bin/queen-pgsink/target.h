@@ -4,8 +4,8 @@
  * its progress rows, isolates what the data of one message breaks, tells what
  * became of each partition.
  */
-#ifndef PGSINK_TARGET_H
-#define PGSINK_TARGET_H
+#ifndef QUEEN_PGSINK_TARGET_H
+#define QUEEN_PGSINK_TARGET_H
 
 #include <stdbool.h>
 #include <stddef.h>

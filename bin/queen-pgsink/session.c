@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dialling the target; the clear password lives no longer than the dial. */
+#include "session.h"
+
+#include <sodium.h>
+#include <stdio.h>
+
+#include "conndoc.h"
+#include "connchild.h"
+#include "connfault.h"
+#include "ctx.h"
+#include "err.h"
+#include "settings.h"
+
+enum { IDLE_MIN_S = 30 };
+
+static void
+forget_password(struct session *s)
+{
+	if (s->password.len > 0)
+		sodium_memzero(s->password.p, s->password.len);
+	buf_fini(&s->password);
+}
+
+static void
+on_up(void *arg)
+{
+	struct session *s = arg;
+
+	forget_password(s);
+	s->on_up(s->arg);
+}
+
+static void
+on_end(void *arg, const struct connfault *why)
+{
+	struct session *s = arg;
+
+	forget_password(s);
+	s->on_end(s->arg, why);
+}
+
+static int
+unseal(struct session *s, struct ctx *x, struct connfault *f)
+{
+	const struct connchild_task *t = x->task;
+	struct err e;
+
+	if (conndoc_unseal(t->doc, &t->tenant, t->name, x->seal, &s->password,
+		    &e) == 0)
+		return 0;
+	return connfault_set(f, "unseal", false,
+		"%s; QUEEN_ENCRYPTION_KEY must be the same on every node",
+		e.text);
+}
+
+int
+session_open(struct session *s, struct ctx *x, const char *who,
+	pglink_up_fn up, pglink_end_fn end, void *arg, struct connfault *f)
+{
+	const struct conndoc_sink *d = &x->task->doc->sink;
+	struct pglink_conf c = { .conn = &x->task->doc->conn,
+		.settings = s->settings,
+		.use = PGLINK_PIPELINE,
+		.allow_private = x->conf->allow_private,
+		.ca_file = x->conf->ca_file };
+	char name[160];
+
+	BUG(s->link);
+	if (unseal(s, x, f) != 0)
+		return -1;
+	s->on_up = up;
+	s->on_end = end;
+	s->arg = arg;
+	/* a worker that is half dead must not hold progress rows for ever */
+	snprintf(s->idle, sizeof(s->idle),
+		"idle_in_transaction_session_timeout=%llds",
+		(long long)(d->lease_s > IDLE_MIN_S ? d->lease_s : IDLE_MIN_S));
+	s->settings[0] = s->idle;
+	/* waiting for another holder of a progress row is no failure */
+	s->settings[1] = "statement_timeout=0";
+	s->settings[2] = "lock_timeout=0";
+	snprintf(name, sizeof(name), "queen-pg/" QUEEN_VERSION " sink:%.*s:%s",
+		SPAN_ARG(x->task->name), who);
+	c.password = buf_span(&s->password);
+	c.application_name = name;
+	s->link = pglink_new(x->loop, &c, on_up, on_end, s);
+	return 0;
+}
+
+void
+session_close(struct session *s)
+{
+	pglink_free(s->link);
+	s->link = NULL;
+	forget_password(s);
+}

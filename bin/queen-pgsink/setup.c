@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The steps of setup, in the order an operator would mend what they find.  A
+ * step either goes on to the next or ends it all with a fault.
+ */
+#include "setup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arena.h"
+#include "buf.h"
+#include "conndoc.h"
+#include "connchild.h"
+#include "connfault.h"
+#include "ctx.h"
+#include "err.h"
+#include "facts.h"
+#include "loop.h"
+#include "op.h"
+#include "pglink.h"
+#include "pgquote.h"
+#include "plan.h"
+#include "progress.h"
+#include "session.h"
+#include "takeover.h"
+
+struct setup {
+	struct ctx *x;
+	const struct conndoc_sink *doc;
+	setup_fn fn;
+	void *arg;
+	struct session session;
+	struct facts facts;
+	struct plan *plan;
+	struct takeover *takeover;
+	struct loop_timer done;
+	struct connfault fault;
+	bool over;		/* done will tell, or told */
+	/* the progress table */
+	struct arena arena;
+	struct progress_column *columns;
+	size_t columns_n;
+	bool created;		/* tried to */
+	struct connfault create_fault;
+};
+
+static void
+on_done(void *arg)
+{
+	struct setup *s = arg;
+
+	s->fn(s->arg, s->fault.code ? &s->fault : NULL);
+}
+
+static void
+finish(struct setup *s)
+{
+	if (s->over)
+		return;
+	s->over = true;
+	loop_timer_start(&s->done, 0);
+}
+
+static void
+fail(struct setup *s, const struct connfault *why)
+{
+	if (s->over)
+		return;
+	s->fault = *why;
+	finish(s);
+}
+
+/* ---- the end: rows of another cell ---- */
+
+static void
+on_takeover(void *arg, const struct connfault *why)
+{
+	struct setup *s = arg;
+
+	if (why)
+		fail(s, why);
+	else
+		finish(s);
+}
+
+static void
+take_over(struct setup *s)
+{
+	s->takeover =
+		takeover_new(s->x, s->session.link, on_takeover, s);
+}
+
+/* ---- statement: does it take as many parameters as there are? ---- */
+
+static int
+refuse_count(struct setup *s, const char *what)
+{
+	return connfault_set(&s->fault, "statement", false,
+		"sink.statement uses %s parameters than the %zu of "
+		"sink.params: give each $n its entry",
+		what, s->plan->params_n);
+}
+
+static void
+describe(struct setup *s, size_t n, pglink_fn fn)
+{
+	pglink_describe(s->session.link,
+		arena_cstr(&s->arena, s->doc->statement), (int)n, fn, s);
+	pglink_sync(s->session.link);
+}
+
+static void
+on_fewer(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct setup *s = arg;
+
+	(void)n;
+	if (why && why->retryable) {
+		fail(s, why);
+		return;
+	}
+	/* that it does not prepare without a type for the last one is use */
+	if (!why && PQnparams(res[0]) < (int)s->plan->params_n) {
+		refuse_count(s, "fewer");
+		finish(s);
+		return;
+	}
+	take_over(s);
+}
+
+static void
+on_described(
+	void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct setup *s = arg;
+	size_t have = s->plan->params_n;
+	struct connfault f;
+
+	(void)n;
+	if (why && why->retryable) {
+		fail(s, why);
+	} else if (why) {
+		connfault_set(&f, "statement", false,
+			"sink.statement does not prepare: %s", why->text);
+		fail(s, &f);
+	} else if (PQnparams(res[0]) > (int)have) {
+		refuse_count(s, "more");
+		finish(s);
+	} else if (have == 0) {
+		take_over(s);
+	} else {
+		describe(s, have - 1, on_fewer);
+	}
+}
+
+/* ---- a unique index on exactly the key ---- */
+
+static void
+refuse_key(struct setup *s)
+{
+	struct buf key = BUF_ZERO;
+
+	for (size_t i = 0; i < s->plan->key_n; i++) {
+		if (i)
+			buf_puts(&key, ", ");
+		pgquote_ident(&key, s->plan->columns[s->plan->key[i]].name);
+	}
+	connfault_set(&s->fault, "no_key", false,
+		"no unique index of %.*s is on exactly (%.*s): run "
+		"CREATE UNIQUE INDEX ON %.*s (%.*s), or name the columns of "
+		"one that is in sink.key",
+		SPAN_ARG(s->doc->table.text), (int)key.len, key.p,
+		SPAN_ARG(s->doc->table.text), (int)key.len, key.p);
+	buf_fini(&key);
+}
+
+static void
+on_probe(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct setup *s = arg;
+
+	(void)res;
+	(void)n;
+	if (why && strcmp(why->sqlstate, "42P10") == 0) {
+		refuse_key(s);
+		finish(s);
+	} else if (why) {
+		fail(s, why);
+	} else {
+		take_over(s);
+	}
+}
+
+static void
+check_mode(struct setup *s)
+{
+	struct buf sql = BUF_ZERO;
+
+	if (s->doc->mode == CONNDOC_SQL) {
+		describe(s, s->plan->params_n, on_described);
+	} else if (s->doc->mode != CONNDOC_APPEND) {
+		op_sql_probe(s->plan, &sql);
+		buf_putc(&sql, '\0');
+		pglink_exec(s->session.link, NULL, sql.p, NULL, 0, on_probe,
+			s);
+		pglink_sync(s->session.link);
+	} else {
+		take_over(s);
+	}
+	buf_fini(&sql);
+}
+
+/* ---- the progress table ---- */
+
+static void look(struct setup *s);
+
+static void
+run(struct setup *s, enum progress_sql which, pglink_fn fn)
+{
+	struct buf sql = BUF_ZERO;
+
+	progress_sql(&s->doc->progress_table, which, &sql);
+	buf_putc(&sql, '\0');
+	pglink_exec(s->session.link, NULL, sql.p, NULL, 0, fn, s);
+	buf_fini(&sql);
+}
+
+/* Whoever made it, what counts is what is there afterwards. */
+static void
+on_created(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct setup *s = arg;
+
+	(void)res;
+	(void)n;
+	if (why && why->retryable) {
+		fail(s, why);
+		return;
+	}
+	if (why)
+		s->create_fault = *why;
+	look(s);
+}
+
+static void
+create(struct setup *s)
+{
+	s->created = true;
+	/* asks for CREATE on the database even where the schema exists */
+	run(s, PROGRESS_SCHEMA, NULL);
+	pglink_sync(s->session.link);
+	run(s, PROGRESS_TABLE, on_created);
+	pglink_sync(s->session.link);
+}
+
+static void
+missing(struct setup *s)
+{
+	char why[CONNFAULT_TEXT_MAX];
+
+	if (s->doc->create_progress_table && !s->created) {
+		create(s);
+		return;
+	}
+	if (s->create_fault.code)
+		snprintf(why, sizeof(why), "cannot be created (%.300s)",
+			s->create_fault.text);
+	else
+		snprintf(why, sizeof(why), "does not exist and "
+			"sink.createProgressTable is false");
+	progress_refuse(&s->doc->progress_table, &s->fault, why);
+	finish(s);
+}
+
+/* True when one of the rights is missing. */
+static bool
+lacks_rights(struct setup *s, const PGresult *facts)
+{
+	static const char *const rights[] = { "SELECT", "INSERT", "UPDATE" };
+	struct buf b = BUF_ZERO, table = BUF_ZERO;
+
+	for (int i = 0; i < 3; i++)
+		if (*PQgetvalue(facts, 0, 2 + i) != 't')
+			buf_printf(&b, "%s%s", b.len ? ", " : "", rights[i]);
+	if (b.len == 0)
+		return false;
+	pgquote_table(&table, s->doc->progress_table.schema,
+		s->doc->progress_table.name);
+	buf_puts(&table, " TO ");
+	pgquote_ident(&table, s->x->task->doc->conn.user);
+	connfault_set(&s->fault, "progress_table", false,
+		"%.*s may not be used with %.*s; run: GRANT %.*s ON %.*s",
+		SPAN_ARG(s->doc->progress_table.text), (int)b.len, b.p,
+		(int)b.len, b.p, (int)table.len, table.p);
+	buf_fini(&b);
+	buf_fini(&table);
+	return true;
+}
+
+static void
+on_columns(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct setup *s = arg;
+
+	(void)n;
+	if (why) {
+		if (why->code)
+			fail(s, why);
+		return;
+	}
+	arena_reset(&s->arena);
+	s->columns_n = (size_t)PQntuples(res[0]);
+	s->columns = arena_zalloc(
+		&s->arena, (s->columns_n + 1) * sizeof(*s->columns));
+	for (size_t i = 0; i < s->columns_n; i++) {
+		s->columns[i].name = arena_dup(&s->arena,
+			span_of(PQgetvalue(res[0], (int)i, 0)));
+		s->columns[i].type = arena_dup(&s->arena,
+			span_of(PQgetvalue(res[0], (int)i, 1)));
+	}
+}
+
+static void
+on_table(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct setup *s = arg;
+	const struct conndoc_name *t = &s->doc->progress_table;
+
+	(void)n;
+	if (why) {
+		if (why->code)
+			fail(s, why);
+		return;
+	}
+	if (PQntuples(res[0]) == 0) {
+		missing(s);
+	} else if (*PQgetvalue(res[0], 0, 0) != 't') {
+		progress_refuse(t, &s->fault, "is no table");
+		finish(s);
+	} else if (progress_verify(t, s->columns, s->columns_n,
+			   *PQgetvalue(res[0], 0, 1) == 't', &s->fault) != 0 ||
+		   lacks_rights(s, res[0])) {
+		finish(s);
+	} else {
+		check_mode(s);
+	}
+}
+
+static void
+look(struct setup *s)
+{
+	run(s, PROGRESS_COLUMNS, on_columns);
+	run(s, PROGRESS_FACTS, on_table);
+	pglink_sync(s->session.link);
+}
+
+/* ---- the table ---- */
+
+static void
+on_facts(void *arg, struct plan *plan, const struct connfault *why)
+{
+	struct setup *s = arg;
+
+	if (!plan) {
+		if (why->code)
+			fail(s, why);
+		return;
+	}
+	s->plan = plan;
+	look(s);
+}
+
+static void
+on_up(void *arg)
+{
+	struct setup *s = arg;
+
+	facts_read(&s->facts, s->session.link);
+}
+
+static void
+on_end(void *arg, const struct connfault *why)
+{
+	fail(arg, why);
+}
+
+struct setup *
+setup_new(struct ctx *x, setup_fn fn, void *arg)
+{
+	struct setup *s = calloc(1, sizeof(*s));
+
+	BUG(!s);
+	s->x = x;
+	s->doc = &x->task->doc->sink;
+	s->fn = fn;
+	s->arg = arg;
+	loop_timer_init(&s->done, x->loop, on_done, s);
+	facts_init(&s->facts, s->doc, on_facts, s);
+	if (session_open(&s->session, x, "setup", on_up, on_end, s,
+		    &s->fault) != 0)
+		finish(s);
+	return s;
+}
+
+void
+setup_free(struct setup *s)
+{
+	if (!s)
+		return;
+	session_close(&s->session);
+	takeover_free(s->takeover);
+	facts_fini(&s->facts);
+	plan_free(s->plan);
+	loop_timer_fini(&s->done);
+	arena_fini(&s->arena);
+	free(s);
+}
