@@ -52,23 +52,15 @@ has_unchanged(const struct tuple *t)
 }
 
 bool
-event_wants_row(const struct shape *s, const struct pgoutput *m)
+event_wants_row(const struct shape *s, struct pgoutput *m)
 {
-	const struct pgoutput_change *c = &m->change;
-	const struct tuple *old = &c->old, *new = &c->new;
+	struct pgoutput_change *c = &m->change;
 
 	if (m->kind != PGOUTPUT_UPDATE || c->old_kind != PGOUTPUT_OLD_KEY ||
-		old->n != s->n || new->n != s->n || !has_unchanged(new))
+		c->old.n != s->n || c->new.n != s->n)
 		return false;
-	for (size_t i = 0; i < s->key_n; i++) {
-		size_t k = s->key[i];
-
-		/* an unchanged key column is the old one's */
-		if (new->d[k].state != DATUM_UNCHANGED &&
-			!datum_eq(&new->d[k], &old->d[k]))
-			return true;
-	}
-	return false;
+	fill_from_old(s, c);
+	return has_unchanged(&c->new) && !same_key(s, &c->old, &c->new);
 }
 
 /* The columns that tell key and partition must have a value or be NULL. */

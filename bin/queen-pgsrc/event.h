@@ -47,9 +47,10 @@ size_t event_plan(const struct shape *s, struct pgoutput *m, struct event ev[2],
 	struct err *e) __attribute__((warn_unused_result, nonnull));
 /*
  * Before event_plan: must unchanged columns be read back, because the key
- * changed?  Then put what the table has into m's new row, or leave it.
+ * changed?  Then put what the table has into m's new row, or leave it; its key
+ * is whole by now.
  */
-bool event_wants_row(const struct shape *s, const struct pgoutput *m);
+bool event_wants_row(const struct shape *s, struct pgoutput *m);
 
 /* After event_plan: does the row go on under another key? */
 bool event_moves_key(const struct shape *s, const struct pgoutput *m);
