@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looked up in the source, by the simple protocol as the copy is. */
+#include "lookup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "arena.h"
+#include "buf.h"
+#include "pgquote.h"
+#include "pipeline.h"
+#include "shape.h"
+#include "start.h"
+#include "tuple.h"
+#include "types.h"
+
+/* typelem of what is subscripted otherwise (point, name) is no element. */
+void
+lookup_type_sql(struct buf *b, uint32_t oid)
+{
+	buf_printf(b,
+		"select typtype, typdelim, typbasetype, case when typlen = -1 "
+		"and typsubscript = 'pg_catalog.array_subscript_handler'"
+		"::pg_catalog.regproc then typelem else 0 end "
+		"from pg_catalog.pg_type where oid = %u",
+		oid);
+	buf_putc(b, '\0');
+}
+
+static uint32_t
+oid_of(const PGresult *r, int column)
+{
+	return (uint32_t)strtoul(PQgetvalue(r, 0, column), NULL, 10);
+}
+
+void
+lookup_type(const PGresult *r, uint32_t oid, struct types_row *row)
+{
+	*row = (struct types_row){ .oid = oid };
+	if (PQntuples(r) != 1)
+		return;
+	row->typtype = PQgetvalue(r, 0, 0)[0];
+	row->delim = PQgetvalue(r, 0, 1)[0];
+	row->base_oid = oid_of(r, 2);
+	row->elem_oid = oid_of(r, 3);
+}
+
+/* ---- a row ---- */
+
+static bool
+is_missing(const struct pipeline_ask *ask, size_t column)
+{
+	return ask->row->d[column].state == DATUM_UNCHANGED;
+}
+
+static void
+put_cast(struct buf *b, const struct shape_table *t,
+	const struct start_table *about, struct span column)
+{
+	for (size_t i = 0; i < t->key_n; i++) {
+		if (!span_eq(t->key[i], column))
+			continue;
+		buf_puts(b, "::");
+		buf_put_span(b, about->key_types[i]);
+	}
+}
+
+void
+lookup_row_sql(struct buf *b, const struct pipeline_ask *ask,
+	const struct start_table *about)
+{
+	const struct shape *s = ask->shape;
+	const char *comma = "select ";
+
+	for (size_t i = 0; i < s->n; i++) {
+		if (!is_missing(ask, i))
+			continue;
+		buf_puts(b, comma);
+		pgquote_ident(b, s->columns[i].name);
+		comma = ", ";
+	}
+	buf_puts(b, " from ");
+	pgquote_table(b, s->table->schema, s->table->name);
+	comma = " where ";
+	for (size_t i = 0; i < s->key_n; i++) {
+		const struct shape_column *c = &s->columns[s->key[i]];
+
+		buf_puts(b, comma);
+		pgquote_ident(b, c->name);
+		buf_puts(b, " = ");
+		pgquote_text(b, ask->row->d[s->key[i]].text);
+		put_cast(b, s->table, about, c->name);
+		comma = " and ";
+	}
+	buf_putc(b, '\0');
+}
+
+void
+lookup_row(const PGresult *r, const struct pipeline_ask *ask)
+{
+	int column = 0;
+
+	if (PQntuples(r) != 1)
+		return;
+	for (size_t i = 0; i < ask->row->n && column < PQnfields(r); i++) {
+		struct datum *d = &ask->row->d[i];
+
+		if (!is_missing(ask, i))
+			continue;
+		d->state = PQgetisnull(r, 0, column) ? DATUM_NULL : DATUM_TEXT;
+		d->text = arena_dup(
+			ask->arena, span_make(PQgetvalue(r, 0, column),
+					    (size_t)PQgetlength(r, 0, column)));
+		column++;
+	}
+}
+
+bool
+lookup_is_in_vain(const char *sqlstate)
+{
+	return strncmp(sqlstate, "42", 2) == 0 ||
+	       strncmp(sqlstate, "22", 2) == 0;
+}
