@@ -351,7 +351,7 @@ pglink_pipe_read(struct pglink *k)
 {
 	int nulls = 0;
 
-	while (k->pg && k->sent.first && !PQisBusy(k->pg)) {
+	while (k->pg && !PQisBusy(k->pg) && k->sent.first) {
 		PGresult *r = PQgetResult(k->pg);
 
 		if (r) {

@@ -189,7 +189,8 @@ pglink_query_read(struct pglink *k)
 {
 	struct pglink_op *o;
 
-	while (k->pg && (o = k->sent.first) != NULL && !PQisBusy(k->pg)) {
+	/* it reads what came even when nothing was asked */
+	while (k->pg && !PQisBusy(k->pg) && (o = k->sent.first) != NULL) {
 		PGresult *r = PQgetResult(k->pg);
 
 		if (r && o->kind == OP_STREAM &&
