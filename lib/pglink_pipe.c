@@ -197,7 +197,9 @@ pglink_pipe_send(struct pglink *k)
 			return;
 		}
 	}
-	pglink_flush(k);
+	/* before a sync only what libpq's own buffer does not hold goes out */
+	if (!k->open)
+		pglink_flush(k);
 }
 
 void
