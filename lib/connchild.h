@@ -35,7 +35,11 @@ struct connchild_task {
 struct connchild_face {
 	/* Members of the status block that are this kind's own. */
 	void (*write_detail)(void *arg, struct jwrite *w);
-	/* Metric family: number; counters of this process. */
+	/*
+	 * Metric family: number; counters of this process.  Not
+	 * queen_pg_connector_errors_total and _owner: those come from the
+	 * errors told here, and from the phase.
+	 */
 	void (*write_metrics)(void *arg, struct jwrite *w);
 	/*
 	 * Partitions with new messages, of the queue that was named by
