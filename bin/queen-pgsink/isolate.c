@@ -22,7 +22,7 @@ struct isolate {
 	size_t at;
 	size_t *ends, ends_n;
 	int64_t max_attempts;
-	int64_t attempts;	/* that failed of the piece of one message */
+	int64_t attempts; /* that failed of the piece of one message */
 	int64_t delay_ms;
 	bool alone;
 };
@@ -200,8 +200,8 @@ isolate_text(struct arena *a, const char *sqlstate, const char *message,
 {
 	bool more = detail && *detail;
 
-	return clip(arena_printf(a, "%s: %s%s%s%s", sqlstate, message,
-			    more ? " (" : "", more ? detail : "",
-			    more ? ")" : ""),
+	return clip(
+		arena_printf(a, "%s: %s%s%s%s", sqlstate, message,
+			more ? " (" : "", more ? detail : "", more ? ")" : ""),
 		ISOLATE_TEXT_MAX);
 }

@@ -74,7 +74,8 @@ give(struct walk *w, const struct plan_path *at, const struct jspan_val *v)
 	if (at->params_n == 0 || v->type == JSPAN_NULL)
 		return true;
 	if (v->type == JSPAN_STRING && !jspan_text(v, w->k->a, &text))
-		return op_fail(w->k, "not readable: lone surrogate in a string");
+		return op_fail(
+			w->k, "not readable: lone surrogate in a string");
 	for (size_t i = 0; i < at->params_n; i++)
 		w->params[at->params[i]] = text;
 	return true;

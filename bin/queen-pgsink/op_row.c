@@ -29,8 +29,8 @@ op_fail(struct op_make *k, const char *fmt, ...)
 bool
 op_fail_json(struct op_make *k, const struct jspan *j)
 {
-	return op_fail(k, "not readable: %s at byte %zu", j->error,
-		j->error_at);
+	return op_fail(
+		k, "not readable: %s at byte %zu", j->error, j->error_at);
 }
 
 /* ---- values ---- */
@@ -146,8 +146,7 @@ op_set(struct op_make *k, uint64_t *set, size_t column, struct span json)
 }
 
 bool
-op_read(struct op_make *k, struct jspan *j, uint64_t *set,
-	const uint64_t *skip)
+op_read(struct op_make *k, struct jspan *j, uint64_t *set, const uint64_t *skip)
 {
 	struct jspan_val name, v;
 	struct span text;
@@ -155,9 +154,8 @@ op_read(struct op_make *k, struct jspan *j, uint64_t *set,
 	if (!jspan_enter_object(j))
 		return op_fail_json(k, j);
 	while (jspan_next_name(j, &name)) {
-		int i = jspan_text(&name, k->a, &text)
-				? plan_column(k->p, text)
-				: -1;
+		int i = jspan_text(&name, k->a, &text) ? plan_column(k->p, text)
+						       : -1;
 
 		if (!op_take(j, &v))
 			break;
