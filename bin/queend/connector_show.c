@@ -9,6 +9,7 @@
 #include "arena.h"
 #include "buf.h"
 #include "connector_int.h"
+#include "connmetric.h"
 #include "ctx.h"
 #include "err.h"
 #include "hsrv.h"
@@ -88,36 +89,6 @@ connector_status(struct hsrv_req *r, connector_pg_fn done)
 
 /* ---- metrics ---- */
 
-/* In the order of the page; what a tool reports beside them is left out. */
-static const struct {
-	const char *name, *type, *help;
-} families[] = {
-	{ "queen_pg_source_transactions_total", "counter",
-		"Transactions of the source that are in the queue." },
-	{ "queen_pg_source_messages_total", "counter",
-		"Messages of stream and snapshot." },
-	{ "queen_pg_source_bundles_total", "counter",
-		"Queue transactions committed." },
-	{ "queen_pg_source_snapshot_rows_total", "counter",
-		"Rows read by snapshots." },
-	{ "queen_pg_source_slot_lag_bytes", "gauge",
-		"WAL of the source behind what it may discard." },
-	{ "queen_pg_source_pointer_lsn", "gauge",
-		"Position up to which the queue holds the source." },
-	{ "queen_pg_sink_applied_total", "counter",
-		"Messages applied to the target." },
-	{ "queen_pg_sink_skipped_total", "counter",
-		"Messages that had been applied before." },
-	{ "queen_pg_sink_dlq_total", "counter",
-		"Messages sent to the dead letters." },
-	{ "queen_pg_sink_batches_total", "counter",
-		"Target transactions committed." },
-	{ "queen_pg_connector_errors_total", "counter",
-		"Errors of connectors." },
-	{ "queen_pg_connector_owner", "gauge",
-		"1 while a node does the work of the connector." },
-};
-
 static void
 write_one(struct buf *b, const char *name, const PGresult *res, int i)
 {
@@ -138,22 +109,22 @@ write_one(struct buf *b, const char *name, const PGresult *res, int i)
 			: 0);
 }
 
+/* What a tool reports beside the known families is left out. */
 void
 connector_metrics_write(struct buf *b, const PGresult *res)
 {
-	for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++) {
+	for (int f = 0; f < CONNMETRIC_N; f++) {
+		const struct connmetric *m = &connmetric_table[f];
 		bool told = false;
 
 		for (int i = 0; i < PQntuples(res); i++) {
-			if (!span_is(
-				    pgbin_bytes(res, i, 0), families[f].name) ||
+			if (!span_is(pgbin_bytes(res, i, 0), m->name) ||
 				pgbin_null(res, i, 3))
 				continue;
 			if (!told)
-				metric_head(b, families[f].name,
-					families[f].type, families[f].help);
+				metric_head(b, m->name, m->type, m->help);
 			told = true;
-			write_one(b, families[f].name, res, i);
+			write_one(b, m->name, res, i);
 		}
 	}
 }
