@@ -7,8 +7,8 @@
  * is told how each transaction ended and remembers what was committed, also
  * over a loss of the connection.
  */
-#ifndef PGSINK_ISOLATE_H
-#define PGSINK_ISOLATE_H
+#ifndef QUEEN_PGSINK_ISOLATE_H
+#define QUEEN_PGSINK_ISOLATE_H
 
 #include <stdbool.h>
 #include <stddef.h>
