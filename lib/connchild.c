@@ -401,6 +401,12 @@ connchild_open(struct loop *l, int fd, const struct connchild_face *face,
 	return c;
 }
 
+void
+connchild_set_arg(struct connchild *c, void *arg)
+{
+	c->face.arg = arg;
+}
+
 const struct connchild_task *
 connchild_task(const struct connchild *c)
 {

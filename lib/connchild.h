@@ -58,6 +58,8 @@ struct connchild_face {
  */
 struct connchild *connchild_open(struct loop *l, int fd,
 	const struct connchild_face *face, struct err *e);
+/* The face's arg, which may need the connchild first; before the loop runs. */
+void connchild_set_arg(struct connchild *c, void *arg);
 const struct connchild_task *connchild_task(const struct connchild *c);
 void connchild_free(struct connchild *c);
 

@@ -43,6 +43,9 @@ int connhost_run(const struct connhost_conf *c);
  */
 int connhost_meet(const struct connhost_conf *c, char tag[CONNHOST_TAG_MAX],
 	struct err *e) __attribute__((warn_unused_result));
+/* host:port, or empty; name: of the variable, for the refusal. */
+int connhost_check_listen(const char *name, const char *text, struct err *e)
+	__attribute__((warn_unused_result));
 /* Exit code of a failed boot. */
 int connhost_code(const struct err *e);
 /* Logs it as the reason of the end; returns the code. */

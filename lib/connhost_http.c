@@ -170,8 +170,8 @@ static const struct hsrv_route routes[] = {
 };
 
 /* host:port, the last colon parts them; an IPv6 host may stand in brackets. */
-static int
-parse_listen(const char *text, char host[256], int64_t *port, struct err *e)
+static bool
+parse_listen(const char *text, char host[256], int64_t *port)
 {
 	const char *colon = strrchr(text, ':');
 	struct span h = span_make(text, colon ? (size_t)(colon - text) : 0);
@@ -180,10 +180,21 @@ parse_listen(const char *text, char host[256], int64_t *port, struct err *e)
 		h = span_make(h.p + 1, h.n - 2);
 	if (h.n == 0 || h.n >= 256 || !span_i64(span_of(colon + 1), port) ||
 		*port < 0 || *port > 65535)
-		return err_set(e, ERR_CONFIG,
-			"the listener \"%.200s\" is not host:port", text);
+		return false;
 	snprintf(host, 256, "%.*s", SPAN_ARG(h));
-	return 0;
+	return true;
+}
+
+int
+connhost_check_listen(const char *name, const char *text, struct err *e)
+{
+	char host[256];
+	int64_t port;
+
+	if (!text || !text[0] || parse_listen(text, host, &port))
+		return 0;
+	return err_set(
+		e, ERR_CONFIG, "%s=\"%.200s\" is not host:port", name, text);
 }
 
 int
@@ -198,10 +209,9 @@ connhost_http_start(struct connhost *h, struct err *e)
 	char host[256];
 	int64_t port;
 
-	if (!h->conf.listen || !h->conf.listen[0])
+	if (!h->conf.listen || !h->conf.listen[0] ||
+		!parse_listen(h->conf.listen, host, &port))
 		return 0;
-	if (parse_listen(h->conf.listen, host, &port, e) != 0)
-		return -1;
 	h->hsrv = hsrv_new(h->loop, &c);
 	return hsrv_listen(h->hsrv, host, (int)port, e);
 }
