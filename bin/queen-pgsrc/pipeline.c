@@ -226,6 +226,7 @@ queue_txn(struct pipeline *p, uint64_t end_lsn)
 	if (at.txn_commit_lsn <= p->begin.final_lsn)
 		at.in_txn = false;
 	u->ends_txn = p->produced;
+	u->commit_at_us = p->begin.at_us;
 	p->transactions += p->produced;
 	p->open = NULL;
 	pipeline_queue(p, u, &at);

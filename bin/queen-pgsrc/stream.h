@@ -16,14 +16,22 @@ struct jwrite;
 struct start_found;
 struct stream;
 
-/* Counters of the process, over all its runs. */
+/* Counters of the process, over all its runs: of what is committed. */
 struct stream_counts {
 	uint64_t transactions, messages, bundles, snapshot_rows;
 	uint64_t truncates_skipped;
+	int64_t last_commit_us;		/* of the source; 0 = none */
 };
 
-/* The run is over; code NULL: because stream_stop was asked. */
-typedef void (*stream_end_fn)(void *arg, const struct connfault *why);
+enum stream_end {
+	STREAM_STOPPED,		/* stream_stop was asked */
+	STREAM_RESTART,		/* nothing is wrong: start from the pointer */
+	STREAM_FAILED,		/* why says it */
+};
+
+/* The run is over; always later.  why is NULL unless it failed. */
+typedef void (*stream_end_fn)(void *arg, enum stream_end end,
+	const struct connfault *why);
 
 /* Takes *found over. */
 struct stream *stream_new(struct ctx *x, struct start_found *found,
@@ -36,7 +44,6 @@ void stream_stop(struct stream *s, int64_t grace_ms);
 void stream_free(struct stream *s);
 /* Members of the status block: slot to lastCommitAt. */
 void stream_write_detail(const struct stream *s, struct jwrite *w);
-bool stream_is_copying(const struct stream *s);
 uint64_t stream_lag_bytes(const struct stream *s);
 uint64_t stream_pointer_lsn(const struct stream *s);
 

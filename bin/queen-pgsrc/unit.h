@@ -33,6 +33,7 @@ struct unit {
 	struct pointer_place cover;
 	bool forced;			/* may not wait for company */
 	bool ends_txn;			/* counts as one transaction */
+	int64_t commit_at_us;		/* of it, at the source */
 	int64_t at_ms;			/* monotonic, of its first message */
 };
 

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a run does by the clock: status updates, heartbeats on a silent
+ * stream, a look at the slot.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "chunk.h"
+#include "commit.h"
+#include "connchild.h"
+#include "conndoc.h"
+#include "log.h"
+#include "pgquote.h"
+#include "stream_int.h"
+#include "wal.h"
+
+enum {
+	TICK_MS = 1000,
+	TELL_MS = 9000, /* at least every ten seconds */
+	MEASURE_MS = 10000,
+	SILENT_MS = 120000,
+};
+
+/* ---- heartbeat ---- */
+
+static void
+on_beat(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct stream *s = arg;
+
+	(void)res;
+	(void)n;
+	s->beating = false;
+	if (why)
+		stream_fail_sql(s, why);
+}
+
+/* While nothing is read, silence says nothing. */
+static void
+beat(struct stream *s, int64_t now_ms)
+{
+	int64_t every_ms = s->x->task->doc->source.heartbeat_s * 1000;
+
+	if (s->beating || s->paused || now_ms - s->heard_ms < every_ms ||
+		now_ms - s->beat_ms < every_ms)
+		return;
+	s->beating = true;
+	s->beat_ms = now_ms;
+	chunk_mark_sql(&s->sql, s->pipeline.pointer.epoch, "hb", true,
+		s->found.server_version);
+	stream_query(s, on_beat);
+}
+
+/* ---- the slot ---- */
+
+static void
+judge_silence(struct stream *s, int64_t now_ms)
+{
+	struct stream_slot *t = &s->slot;
+	bool was = t->silent;
+
+	t->silent = !s->paused && now_ms - s->heard_ms >= SILENT_MS &&
+		    t->lag_bytes > t->lag_when_heard;
+	if (!s->paused && now_ms - s->heard_ms < SILENT_MS)
+		t->lag_when_heard = t->lag_bytes;
+	if (t->silent && !was)
+		log_line(LOG_WARN, "source", "the server is silent",
+			"connector=%.*s slot_lag_bytes=%" PRIu64,
+			SPAN_ARG(s->x->task->name), t->lag_bytes);
+}
+
+static void
+on_measured(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct stream *s = arg;
+	struct stream_slot *t = &s->slot;
+	int64_t lag;
+
+	s->measuring = false;
+	if (why) {
+		stream_fail_sql(s, why);
+		return;
+	}
+	if (n != 1 || PQntuples(res[0]) != 1 ||
+		!span_i64(span_of(PQgetvalue(res[0], 0, 0)), &lag))
+		return;
+	t->known = true;
+	t->lag_bytes = lag > 0 ? (uint64_t)lag : 0;
+	snprintf(t->wal_status, sizeof(t->wal_status), "%s",
+		PQgetvalue(res[0], 0, 1));
+	if (!wal_lsn_parse(
+		    span_of(PQgetvalue(res[0], 0, 2)), &t->confirmed_lsn))
+		t->confirmed_lsn = 0;
+	judge_silence(s, loop_now_ms(s->x->loop));
+	connchild_touch(s->x->child);
+}
+
+static void
+measure(struct stream *s, int64_t now_ms)
+{
+	if (s->measuring ||
+		(s->slot.known && now_ms - s->measured_ms < MEASURE_MS))
+		return;
+	s->measuring = true;
+	s->measured_ms = now_ms;
+	buf_puts(&s->sql,
+		"select pg_catalog.pg_wal_lsn_diff("
+		"pg_catalog.pg_current_wal_lsn(), confirmed_flush_lsn), "
+		"wal_status, confirmed_flush_lsn "
+		"from pg_catalog.pg_replication_slots where slot_name = ");
+	pgquote_text(&s->sql, s->found.slot);
+	buf_putc(&s->sql, '\0');
+	stream_query(s, on_measured);
+}
+
+/* ---- once a second ---- */
+
+static void
+report_truncates(struct stream *s)
+{
+	uint64_t n = s->pipeline.truncates_skipped - s->truncates_told;
+
+	if (n == 0)
+		return;
+	s->truncates_told += n;
+	s->counts->truncates_skipped += n;
+	log_line(LOG_INFO, "source", "TRUNCATE is not passed on",
+		"connector=%.*s count=%" PRIu64, SPAN_ARG(s->x->task->name), n);
+	connchild_touch(s->x->child);
+}
+
+/*
+ * While nothing is read the server cannot be heard asking for a reply, so it
+ * is told every time.
+ */
+void
+stream_on_tick(void *arg)
+{
+	struct stream *s = arg;
+	int64_t now_ms = loop_now_ms(s->x->loop);
+
+	loop_timer_start(&s->tick, TICK_MS);
+	report_truncates(s);
+	if (s->paused || s->state != STREAM_RUNS ||
+		commit_lsn(s->commit) != s->told_lsn ||
+		now_ms - s->told_ms >= TELL_MS)
+		stream_tell(s);
+	if (s->state != STREAM_RUNS)
+		return;
+	beat(s, now_ms);
+	measure(s, now_ms);
+}
