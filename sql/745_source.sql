@@ -15,14 +15,14 @@
 -- segments of one partition are in order in as many rounds; none: the pointer
 -- alone.  The rest is push_v1's.
 -- One row.  verdict 0: written, version of the pointer; 1: another has moved it,
--- version and pointer are what is there; 2 gone, 4 encryption_required: bad are
--- the positions of segments not taken; 5: pushes are suspended.  The caller
--- commits only after 0.  Raises what push_v1 raises, 22001 for a pointer too large.
+-- version and pointer are what is there; 2: a partition is gone; 4: a queue
+-- takes sealed segments only; 5: pushes are suspended.  The caller commits only
+-- after 0.  Raises what push_v1 raises, 22001 for a pointer too large.
 create or replace function queen.source_bundle_v1(p_tenant uuid, p_key text,
 	p_pointer text, p_expect bigint, p_ends int[], p_part bigint[], p_n int[],
 	p_ids bytea[], p_raw int[], p_seal smallint[], p_blob bytea[],
 	p_now timestamptz default null)
-returns table (verdict int, version bigint, pointer text, bad int[])
+returns table (verdict int, version bigint, pointer text)
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
@@ -31,7 +31,7 @@ begin
 	if cardinality(p_ends) > 0 and exists (select from queen.flags f
 			where f.key = 'maintenance_mode'
 				and (f.value ->> 'enabled')::boolean) then
-		return query select 5, null::bigint, null::text, null::int[];
+		return query select 5, null::bigint, null::text;
 		return;
 	end if;
 	perform queen.kv_check_op(3, p_pointer::jsonb, coalesce(p_expect, -1),
@@ -43,8 +43,7 @@ begin
 		pointer := null;
 		foreach hi in array p_ends loop
 			k := hi - lo + 1;
-			select coalesce(min(s.verdict), 0), array_agg(s.ord + lo - 1)
-			into verdict, bad
+			select coalesce(min(s.verdict), 0) into verdict
 			from queen.push_v1(p_tenant, p_part[lo:hi], p_n[lo:hi],
 				p_ids[lo:hi], p_raw[lo:hi], p_seal[lo:hi], p_blob[lo:hi],
 				array_fill(null::bigint, array[k]),
