@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a source: at any time it has one thing to wait for, named by its
+ * state.  It works under the lease alone, which it keeps over failures that
+ * may pass and gives back before anything an operator has to mend.
+ */
+#include "source.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "buf.h"
+#include "claim.h"
+#include "connchild.h"
+#include "conndoc.h"
+#include "connfault.h"
+#include "ctx.h"
+#include "err.h"
+#include "jwrite.h"
+#include "loop.h"
+#include "start.h"
+#include "stream.h"
+
+enum {
+	RETRY_FIRST_MS = 1000,
+	RETRY_MAX_MS = 30000,
+	OPERATOR_MS = 30000, /* an error that somebody has to mend */
+	FENCED_MS = 1000,
+	LONG_RUN_MS = 60000, /* failures start to count anew */
+	GRACE_MIN_MS = 1000,
+	GRACE_MAX_MS = 60000,
+	RELEASE_MS = 2000, /* of the grace, kept for the lease */
+	LOST_MS = 1000,
+};
+
+enum source_state {
+	SOURCE_DISABLED,
+	SOURCE_CLAIMS,
+	SOURCE_STARTS,
+	SOURCE_STREAMS,
+	SOURCE_WAITS, /* with the lease, for the next start */
+	SOURCE_RELEASES,
+};
+
+struct source {
+	struct ctx *x;
+	enum source_state state;
+	struct claim *claim;
+	struct start *start;
+	struct stream *stream;
+	struct stream_counts counts;
+	struct loop_timer timer;
+	int64_t retry_ms; /* 0 = no failure so far */
+	int64_t began_ms; /* this run */
+	int64_t gone_ms; /* last time the slot was called gone; 0 = never */
+	int64_t again_ms; /* behind a release: claim again */
+	bool lost; /* the lease is another's */
+	bool stopping, torn_down;
+	struct buf owner, resynced_at;
+};
+
+static int64_t
+now_ms(const struct source *s)
+{
+	return loop_now_ms(s->x->loop);
+}
+
+/* +-20 %, so that nodes do not go in step. */
+static int64_t
+spread(int64_t ms)
+{
+	return ms * 4 / 5 + randombytes_uniform((uint32_t)(ms * 2 / 5) + 1);
+}
+
+/* ---- the lease ---- */
+
+static void
+leave(struct source *s)
+{
+	connchild_leave(s->x->child, s->torn_down);
+}
+
+static void
+on_released(void *arg)
+{
+	struct source *s = arg;
+
+	if (s->stopping || s->torn_down) {
+		leave(s);
+		return;
+	}
+	s->state = SOURCE_CLAIMS;
+	claim_again(s->claim, s->again_ms);
+}
+
+static void
+release(struct source *s, int64_t again_ms)
+{
+	s->state = SOURCE_RELEASES;
+	s->again_ms = again_ms;
+	claim_release(s->claim, on_released, s);
+}
+
+/* ---- failures ---- */
+
+static void run(struct source *s);
+
+static void
+wait_and_run(struct source *s, int64_t ms)
+{
+	s->state = SOURCE_WAITS;
+	loop_timer_start(&s->timer, ms);
+}
+
+static int64_t
+next_retry_ms(struct source *s)
+{
+	if (now_ms(s) - s->began_ms > LONG_RUN_MS)
+		s->retry_ms = 0;
+	s->retry_ms = s->retry_ms ? s->retry_ms * 2 : RETRY_FIRST_MS;
+	if (s->retry_ms > RETRY_MAX_MS)
+		s->retry_ms = RETRY_MAX_MS;
+	return spread(s->retry_ms);
+}
+
+/* From the top, without the lease. */
+static void
+start_over(struct source *s, const struct connfault *f, int64_t wait_ms)
+{
+	connchild_error(s->x->child, f, wait_ms);
+	connchild_restarted(s->x->child);
+	if (s->lost) {
+		s->lost = false;
+		s->state = SOURCE_CLAIMS;
+		claim_again(s->claim, wait_ms);
+	} else {
+		release(s, wait_ms);
+	}
+}
+
+static void
+failed(struct source *s, const struct connfault *f)
+{
+	int64_t wait_ms;
+
+	if (strcmp(f->code, "fenced") == 0) {
+		start_over(s, f, spread(FENCED_MS));
+		return;
+	}
+	if (!f->retryable) {
+		start_over(s, f, OPERATOR_MS);
+		return;
+	}
+	wait_ms = next_retry_ms(s);
+	connchild_error(s->x->child, f, wait_ms);
+	connchild_restarted(s->x->child);
+	if (strcmp(f->sqlstate, "55006") == 0)
+		connchild_phase(s->x->child, "waiting_for_slot");
+	wait_and_run(s, wait_ms);
+}
+
+static void
+lost(struct source *s)
+{
+	struct connfault f;
+
+	s->lost = true;
+	connfault_set(&f, "fenced", true, "the lease is another node's");
+	failed(s, &f);
+}
+
+/* ---- a run ---- */
+
+static void
+on_stream_end(void *arg, enum stream_end end, const struct connfault *why)
+{
+	struct source *s = arg;
+
+	stream_free(s->stream);
+	s->stream = NULL;
+	connchild_touch(s->x->child);
+	if (s->stopping) {
+		release(s, 0);
+	} else if (s->lost) {
+		lost(s);
+	} else if (end == STREAM_RESTART) {
+		run(s);
+	} else if (strcmp(why->sqlstate, "55000") == 0 &&
+		   (s->gone_ms == 0 || now_ms(s) - s->gone_ms > OPERATOR_MS)) {
+		/* the slot cannot be used: the next start says why */
+		s->gone_ms = now_ms(s);
+		connchild_complain(s->x->child, why);
+		run(s);
+	} else {
+		failed(s, why);
+	}
+}
+
+static void
+note_found(struct source *s, const struct start_found *f)
+{
+	buf_reset(&s->resynced_at);
+	buf_put_span(&s->resynced_at, f->pointer.resynced_at);
+}
+
+static void
+on_start_end(void *arg, enum start_end end, struct start_found *found,
+	const struct connfault *fault)
+{
+	struct source *s = arg;
+	struct connfault f;
+
+	start_free(s->start);
+	s->start = NULL;
+	switch (end) {
+	case START_READY:
+		note_found(s, found);
+		s->state = SOURCE_STREAMS;
+		s->stream =
+			stream_new(s->x, found, &s->counts, on_stream_end, s);
+		break;
+	case START_TORN_DOWN:
+		s->torn_down = true;
+		release(s, 0);
+		break;
+	case START_FENCED:
+		connfault_set(
+			&f, "fenced", true, "another node moved the pointer");
+		failed(s, &f);
+		break;
+	case START_FAILED:
+		failed(s, fault);
+		break;
+	}
+	connchild_touch(s->x->child);
+}
+
+static void
+on_state(void *arg)
+{
+	struct source *s = arg;
+
+	connchild_phase(s->x->child, start_state(s->start)->phase);
+	connchild_touch(s->x->child);
+}
+
+static void
+run(struct source *s)
+{
+	s->state = SOURCE_STARTS;
+	s->began_ms = now_ms(s);
+	connchild_phase(s->x->child, "connecting");
+	s->start = start_new(s->x, on_start_end, s);
+	start_on_state(s->start, on_state);
+}
+
+/* ---- the claim ---- */
+
+static void
+on_won(void *arg)
+{
+	struct source *s = arg;
+
+	buf_reset(&s->owner);
+	run(s);
+}
+
+static void
+on_standby(void *arg, struct span owner)
+{
+	struct source *s = arg;
+
+	buf_reset(&s->owner);
+	buf_put_span(&s->owner, owner);
+	connchild_phase(s->x->child, "standby");
+	connchild_well(s->x->child);
+	connchild_touch(s->x->child);
+}
+
+static void
+on_trouble(void *arg, const struct connfault *f)
+{
+	struct source *s = arg;
+
+	if (f) {
+		connchild_complain(s->x->child, f);
+		if (s->state == SOURCE_CLAIMS)
+			connchild_phase(s->x->child, "standby");
+	} else {
+		connchild_well(s->x->child);
+	}
+}
+
+static void
+on_lost(void *arg)
+{
+	struct source *s = arg;
+
+	s->lost = true;
+	if (s->stream) {
+		stream_stop(s->stream, LOST_MS);
+		return;
+	}
+	start_free(s->start);
+	s->start = NULL;
+	loop_timer_stop(&s->timer);
+	lost(s);
+}
+
+/* ---- life ---- */
+
+static void
+on_timer(void *arg)
+{
+	struct source *s = arg;
+	const struct claim_events ev = { .on_won = on_won,
+		.on_standby = on_standby,
+		.on_trouble = on_trouble,
+		.on_lost = on_lost,
+		.arg = s };
+
+	if (s->state == SOURCE_WAITS) {
+		run(s);
+		return;
+	}
+	if (!s->x->task->doc->enabled && !s->x->task->doc->deleting) {
+		connchild_phase(s->x->child, "disabled");
+		return;
+	}
+	s->state = SOURCE_CLAIMS;
+	s->claim = claim_new(s->x, &ev);
+}
+
+struct source *
+source_new(struct ctx *x)
+{
+	struct source *s = calloc(1, sizeof(*s));
+
+	BUG(!s);
+	s->x = x;
+	s->state = SOURCE_DISABLED;
+	loop_timer_init(&s->timer, x->loop, on_timer, s);
+	loop_timer_start(&s->timer, 0);
+	return s;
+}
+
+void
+source_stop(struct source *s, int64_t grace_ms)
+{
+	int64_t ms = grace_ms < GRACE_MIN_MS   ? GRACE_MIN_MS
+		     : grace_ms > GRACE_MAX_MS ? GRACE_MAX_MS
+					       : grace_ms;
+
+	if (s->stopping)
+		return;
+	s->stopping = true;
+	loop_timer_stop(&s->timer);
+	if (s->state == SOURCE_STREAMS) {
+		stream_stop(s->stream,
+			ms > 2 * RELEASE_MS ? ms - RELEASE_MS : ms / 2);
+		return;
+	}
+	start_free(s->start);
+	s->start = NULL;
+	if (s->state == SOURCE_RELEASES)
+		return;
+	/* a claim under way may win yet */
+	if (s->claim)
+		release(s, 0);
+	else
+		leave(s);
+}
+
+void
+source_free(struct source *s)
+{
+	if (!s)
+		return;
+	loop_timer_fini(&s->timer);
+	stream_free(s->stream);
+	start_free(s->start);
+	claim_free(s->claim);
+	buf_fini(&s->owner);
+	buf_fini(&s->resynced_at);
+	free(s);
+}
+
+/* ---- status ---- */
+
+static void
+write_names(const struct source *s, struct jwrite *w)
+{
+	const struct conndoc_source *d = &s->x->task->doc->source;
+	struct arena a = ARENA_ZERO;
+	struct span dflt = conndoc_slot_default(s->x->task->name, &a);
+
+	jwrite_kv_str(w, "slot", d->slot.n ? d->slot : dflt);
+	jwrite_kv_str(
+		w, "publication", d->publication.n ? d->publication : dflt);
+	arena_fini(&a);
+}
+
+static void
+write_start(const struct source *s, struct jwrite *w)
+{
+	const struct start_state *t = start_state(s->start);
+
+	if (t->doing)
+		jwrite_kv_cstr(w, "doing", t->doing);
+	if (t->active_pid)
+		jwrite_kv_i64(w, "activePid", t->active_pid);
+}
+
+void
+source_write_detail(void *arg, struct jwrite *w)
+{
+	const struct source *s = arg;
+	const struct stream_counts *c = &s->counts;
+
+	if (s->stream)
+		stream_write_detail(s->stream, w);
+	else
+		write_names(s, w);
+	if (s->start)
+		write_start(s, w);
+	if (s->owner.len > 0)
+		jwrite_kv_str(w, "owner", buf_span(&s->owner));
+	jwrite_kv_i64(w, "transactions", (int64_t)c->transactions);
+	jwrite_kv_i64(w, "messages", (int64_t)c->messages);
+	jwrite_kv_i64(w, "bundles", (int64_t)c->bundles);
+	jwrite_kv_i64(w, "truncatesSkipped", (int64_t)c->truncates_skipped);
+	if (s->resynced_at.len > 0)
+		jwrite_kv_str(w, "resyncedAt", buf_span(&s->resynced_at));
+	if (s->torn_down)
+		jwrite_kv_bool(w, "tornDown", true);
+}
+
+void
+source_write_metrics(void *arg, struct jwrite *w)
+{
+	const struct source *s = arg;
+	const struct stream_counts *c = &s->counts;
+
+	jwrite_kv_i64(w, "queen_pg_source_transactions_total",
+		(int64_t)c->transactions);
+	jwrite_kv_i64(
+		w, "queen_pg_source_messages_total", (int64_t)c->messages);
+	jwrite_kv_i64(w, "queen_pg_source_bundles_total", (int64_t)c->bundles);
+	jwrite_kv_i64(w, "queen_pg_source_snapshot_rows_total",
+		(int64_t)c->snapshot_rows);
+	if (s->stream) {
+		jwrite_kv_i64(w, "queen_pg_source_slot_lag_bytes",
+			(int64_t)stream_lag_bytes(s->stream));
+		jwrite_kv_i64(w, "queen_pg_source_pointer_lsn",
+			(int64_t)stream_pointer_lsn(s->stream));
+	}
+	jwrite_kv_i64(w, "queen_pg_connector_owner",
+		s->claim && claim_is_mine(s->claim));
+}
