@@ -13,6 +13,7 @@ cells     cells(n, **env) -> n running queends on db, one per instance
 pair      two of them
 new_cell  new_cell(**env) -> a queend not yet started
 ctl, alone, stub  queenctl in three surroundings (ctlkit.py)
+new_tool  new_tool("queen-pgsrc", **env) -> a tool not yet started (connkit.py)
 far, far_too, far_server  databases connectors read and write (pgkit.py)
 no_last_cell  queenctl remembers no private cell; one test at a time has it
 """
@@ -28,6 +29,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import queenlib  # noqa: E402
+from connkit import new_tool  # noqa: E402, F401
 from ctlkit import alone, ctl, stub  # noqa: E402, F401
 from pgkit import (far, far_server, far_servers, far_too,  # noqa: E402, F401
                    far_version)
