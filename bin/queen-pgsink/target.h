@@ -18,9 +18,9 @@ struct feed_result;
 struct target;
 
 enum target_end {
-	TARGET_DONE,		/* results are set, one per part */
-	TARGET_AGAIN,		/* rolled back: same batch, after a back-off */
-	TARGET_OVER,		/* a fault an operator must mend */
+	TARGET_DONE,	/* results, one per part, until target_forget */
+	TARGET_AGAIN,	/* rolled back: same batch, after a back-off */
+	TARGET_OVER,	/* a fault an operator must mend */
 };
 typedef void (*target_fn)(void *arg, enum target_end end,
 	const struct feed_result *results, const struct connfault *why);
@@ -34,7 +34,15 @@ void target_free(struct target *t);
  */
 void target_apply(struct target *t, struct feed_batch *b, target_fn fn,
 	void *arg);
-/* No more tries: what is in flight may end, the rest is left alone. */
+/*
+ * The batch is given back: its results are over, and another one that happens
+ * to lie at the same place is not taken for it.  Not while it is applied.
+ */
+void target_forget(struct target *t);
+/*
+ * No more tries: what is in flight may end, the rest is left alone; the answer
+ * is TARGET_DONE with what has been committed.
+ */
 void target_stop(struct target *t);
 
 #endif
