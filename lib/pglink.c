@@ -139,19 +139,6 @@ report(struct pglink *k)
 }
 
 static void
-on_later(void *arg)
-{
-	struct pglink *k = arg;
-
-	pglink_enter(k);
-	if (k->state == PGLINK_LOST)
-		report(k);
-	else if (k->state == PGLINK_UP && k->copy != COPY_NONE)
-		pglink_stream_step(k);
-	pglink_leave(k);
-}
-
-static void
 on_limit(void *arg)
 {
 	struct pglink *k = arg;
@@ -180,29 +167,43 @@ pglink_flush(struct pglink *k)
 }
 
 static void
-on_readable(evutil_socket_t fd, short what, void *arg)
+read_more(struct pglink *k)
 {
-	struct pglink *k = arg;
-	bool ok;
-
-	(void)fd;
-	(void)what;
-	pglink_enter(k);
-	/* at the end of the stream what came before it still counts */
-	ok = PQconsumeInput(k->pg) == 1;
 	if (k->copy != COPY_NONE)
 		pglink_stream_step(k);
 	else if (k->use == PGLINK_PIPELINE)
 		pglink_pipe_read(k);
 	else
 		pglink_query_read(k);
-	if (k->pg && (!ok || PQstatus(k->pg) == CONNECTION_BAD))
-		pglink_lose_broken(k);
-	else if (k->pg)
+	if (!k->pg)
+		return;
+	if (!k->dead && PQstatus(k->pg) != CONNECTION_BAD)
 		pglink_flush(k);
+	else if (!pglink_stream_has_more(k))
+		pglink_lose_broken(k);
+}
+
+static void
+on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct pglink *k = arg;
+
+	(void)fd;
+	(void)what;
+	pglink_enter(k);
+	/* at the end of the stream what came before it still counts */
+	if (PQconsumeInput(k->pg) != 1) {
+		k->dead = true;
+		event_del(k->rd);
+	}
+	read_more(k);
 	pglink_leave(k);
 }
 
+/*
+ * libpq reads when it cannot write, so that neither side blocks the other;
+ * what it read then makes no socket readable.
+ */
 static void
 on_writable(evutil_socket_t fd, short what, void *arg)
 {
@@ -210,7 +211,24 @@ on_writable(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	pglink_enter(k);
 	pglink_flush(k);
+	if (k->pg)
+		read_more(k);
+	pglink_leave(k);
+}
+
+static void
+on_later(void *arg)
+{
+	struct pglink *k = arg;
+
+	pglink_enter(k);
+	if (k->state == PGLINK_LOST)
+		report(k);
+	else if (k->state == PGLINK_UP && k->copy != COPY_NONE)
+		read_more(k);
+	pglink_leave(k);
 }
 
 static void

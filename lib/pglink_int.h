@@ -69,6 +69,7 @@ struct pglink {
 	struct loop_timer later;	/* a loss; more of the stream */
 	struct connfault why;
 	bool condemned;		/* why holds the server's last word */
+	bool dead;		/* the socket has come to its end */
 	int depth;		/* callbacks of ours on the stack */
 	bool freed;
 
@@ -161,6 +162,8 @@ void pglink_pipe_fini(struct pglink *k);
 /* The answer to the statement came: COPY BOTH. */
 void pglink_stream_began(struct pglink *k, struct pglink_op *o);
 void pglink_stream_step(struct pglink *k);
+/* Frames are here that were not given yet. */
+bool pglink_stream_has_more(const struct pglink *k);
 void pglink_stream_late(struct pglink *k);
 
 #endif

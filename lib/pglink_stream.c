@@ -119,10 +119,18 @@ pglink_stream_step(struct pglink *k)
 		read_frames(k);
 	if (!k->pg)
 		return;
-	if (k->paused && !k->finishing)
+	if (k->dead || (k->paused && !k->finishing))
 		event_del(k->rd);
 	else
 		event_add(k->rd, NULL);
+}
+
+bool
+pglink_stream_has_more(const struct pglink *k)
+{
+	if (k->copy != COPY_RUNS)
+		return false;
+	return (k->paused && !k->finishing) || loop_timer_pending(&k->later);
 }
 
 void

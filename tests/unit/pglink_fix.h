@@ -32,7 +32,7 @@ struct answer {
 	int n, results;
 	bool ok;
 	struct connfault why;
-	char value[160];	/* first column of the first row, first result */
+	char value[160];	/* of the first result: first value, or its tag */
 	size_t bytes;		/* of it */
 	int order;
 };
@@ -111,6 +111,8 @@ on_answer(void *arg, PGresult *const *res, int n, const struct connfault *why)
 		a->bytes = (size_t)PQgetlength(res[0], 0, 0);
 		snprintf(a->value, sizeof(a->value), "%s",
 			PQgetvalue(res[0], 0, 0));
+	} else if (n > 0) {
+		snprintf(a->value, sizeof(a->value), "%s", PQcmdStatus(res[0]));
 	}
 	if (F->free_at_answer) {
 		pglink_free(F->k);
