@@ -26,6 +26,7 @@ struct start;
 /* A table as found in the source; shape_table first, as the pipeline has it. */
 struct start_table {
 	uint32_t oid;
+	bool partitioned;	/* else read FROM ONLY: children are others */
 	struct span *columns;	/* published, in table order: what pgoutput sends */
 	size_t columns_n;
 	struct span *key_types;	/* format_type of the key's columns */

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tables and publication as the catalogue has them.  What the stream carries
+ * of a table is asked of pg_publication_tables, the way the server itself
+ * resolves schemas, partition roots and column lists.
+ */
+#include "catalog.h"
+
+#include <stdlib.h>
+
+#include "arena.h"
+#include "buf.h"
+#include "catalog_int.h"
+#include "conndoc.h"
+#include "connfault.h"
+#include "pgquote.h"
+
+/* ---- results ---- */
+
+bool
+catalog_shape(
+	PGresult *const *res, int n, int at, int columns, struct connfault *f)
+{
+	if (at < n && PQresultStatus(res[at]) == PGRES_TUPLES_OK &&
+		PQnfields(res[at]) >= columns)
+		return true;
+	connfault_set(f, "io", true,
+		"the server's answer has not the shape that was asked for");
+	return false;
+}
+
+struct span
+catalog_text(const PGresult *r, int row, int col, struct arena *a)
+{
+	return arena_dup(a, catalog_value(r, row, col));
+}
+
+struct span
+catalog_value(const PGresult *r, int row, int col)
+{
+	return span_make(
+		PQgetvalue(r, row, col), (size_t)PQgetlength(r, row, col));
+}
+
+bool
+catalog_bool(const PGresult *r, int row, int col)
+{
+	return span_is(catalog_value(r, row, col), "t");
+}
+
+int64_t
+catalog_i64(const PGresult *r, int row, int col)
+{
+	int64_t v = 0;
+
+	return span_i64(catalog_value(r, row, col), &v) ? v : 0;
+}
+
+/* A "char" column. */
+static char
+letter(const PGresult *r, int row, int col)
+{
+	struct span s = catalog_value(r, row, col);
+
+	return s.n ? s.p[0] : '\0';
+}
+
+/* ---- texts ---- */
+
+/*
+ * The index whose columns tell rows of a relation apart.  One that is checked
+ * at the end of a transaction is no identity to the server.
+ */
+#define KEY_INDEX(rel, as)                                                     \
+	"left join lateral (select i.indkey, i.indnkeyatts"                    \
+	" from pg_catalog.pg_index i where i.indrelid = " rel ".oid"           \
+	" and i.indisvalid and case " rel ".relreplident"                      \
+	" when 'i' then i.indisreplident and i.indimmediate"                   \
+	" when 'f' then i.indisprimary"                                        \
+	" else i.indisprimary and i.indimmediate end limit 1) " as " on true"
+
+/* Names of an index's key columns. */
+#define KEY_NAMES(rel, as)                                                     \
+	"select ka.attname from pg_catalog.unnest(" as ".indkey::int2[])"      \
+	" with ordinality kx(attnum, pos) join pg_catalog.pg_attribute ka"     \
+	" on ka.attrelid = " rel ".oid and ka.attnum = kx.attnum"              \
+	" where kx.pos <= " as ".indnkeyatts"
+
+#define REL                                                                    \
+	"(pg_catalog.pg_class c join pg_catalog.pg_namespace ns"               \
+	" on ns.oid = c.relnamespace) on ns.nspname = w.s and c.relname = w.t"
+
+static void
+put_wanted(struct buf *b, const struct conndoc_source *want)
+{
+	buf_puts(b, "with w(n, s, t) as (values ");
+	for (size_t i = 0; i < want->tables_n; i++) {
+		const struct conndoc_name *t = &want->tables[i].table;
+
+		buf_printf(b, "%s(%zu, ", i ? ", " : "", i);
+		pgquote_text(b, t->schema);
+		buf_puts(b, "::text, ");
+		pgquote_text(b, t->name);
+		buf_puts(b, "::text)");
+	}
+	buf_puts(b, ") ");
+}
+
+static void
+publication_sql(struct buf *b, const struct conndoc_source *want,
+	struct span publication)
+{
+	put_wanted(b, want);
+	buf_puts(b,
+		"select p.puballtables, exists (select from "
+		"pg_catalog.pg_publication_namespace x "
+		"where x.pnpubid = p.oid), p.pubinsert, p.pubupdate, "
+		"p.pubdelete, p.pubtruncate, p.pubviaroot, "
+		"coalesce(pg_catalog.to_jsonb(p) ->> 'pubgencols', 'n') <> "
+		"'n', (select pg_catalog.count(*) from "
+		"pg_catalog.pg_publication_rel r where r.prpubid = p.oid and "
+		"not exists (select from w join " REL
+		" where c.oid = r.prrelid)) "
+		"from pg_catalog.pg_publication p where p.pubname = ");
+	pgquote_text(b, publication);
+	buf_putc(b, ';');
+}
+
+static void
+relations_sql(struct buf *b, const struct conndoc_source *want,
+	struct span publication)
+{
+	put_wanted(b, want);
+	buf_puts(b,
+		"select w.n, c.oid, c.relkind, c.relpersistence, "
+		"c.relreplident, exists (select from pg_catalog.pg_inherits x "
+		"where x.inhparent = c.oid), (select a.s || '.' || a.t from "
+		"pg_catalog.pg_partition_ancestors(c.oid) pa "
+		"join pg_catalog.pg_class ac on ac.oid = pa.relid "
+		"join pg_catalog.pg_namespace an on an.oid = ac.relnamespace "
+		"join w a on a.s = an.nspname and a.t = ac.relname "
+		"where pa.relid <> c.oid limit 1), r.oid is not null, "
+		"r.prattrs is not null, v.tablename is not null, "
+		"coalesce(v.rowfilter, "
+		"pg_catalog.pg_get_expr(r.prqual, r.prrelid)) "
+		"from w left join " REL
+		" left join (pg_catalog.pg_publication_rel r "
+		"join pg_catalog.pg_publication p on p.oid = r.prpubid "
+		"and p.pubname = ");
+	pgquote_text(b, publication);
+	buf_puts(b, ") on r.prrelid = c.oid "
+		    "left join pg_catalog.pg_publication_tables v "
+		    "on v.schemaname = w.s and v.tablename = w.t "
+		    "and v.pubname = ");
+	pgquote_text(b, publication);
+	buf_puts(b, " order by w.n;");
+}
+
+/* Up to 17 the server names generated columns, and does not send them. */
+static void
+columns_sql(struct buf *b, const struct conndoc_source *want,
+	struct span publication)
+{
+	put_wanted(b, want);
+	buf_puts(b,
+		"select w.n, a.attname, "
+		"pg_catalog.format_type(a.atttypid, a.atttypmod), "
+		"a.attgenerated <> '', coalesce(a.attname = any (v.attnames) "
+		"and (a.attgenerated = '' or pg_catalog.current_setting("
+		"'server_version_num')::int >= 180000), false), "
+		"coalesce((select kx.pos from "
+		"pg_catalog.unnest(k.indkey::int2[]) with ordinality "
+		"kx(attnum, pos) where kx.attnum = a.attnum and kx.pos <= "
+		"k.indnkeyatts), 0) from w join " REL
+		" join pg_catalog.pg_attribute a on a.attrelid = c.oid "
+		"and a.attnum > 0 and not a.attisdropped " KEY_INDEX("c",
+			"k") " left join pg_catalog.pg_publication_tables v "
+			     "on v.schemaname = w.s and v.tablename = w.t "
+			     "and v.pubname = ");
+	pgquote_text(b, publication);
+	buf_puts(b, " where c.relkind in ('r', 'p') order by w.n, a.attnum;");
+}
+
+/* Leaves that give cause for a refusal; of a thousand there may be none. */
+static void
+leaves_sql(struct buf *b, const struct conndoc_source *want)
+{
+	put_wanted(b, want);
+	buf_puts(b,
+		"select w.n, ln.nspname, l.relname, l.relkind, "
+		"l.relreplident, x.covers from w join " REL
+		" cross join lateral pg_catalog.pg_partition_tree(c.oid) pt "
+		"join pg_catalog.pg_class l on l.oid = pt.relid "
+		"join pg_catalog.pg_namespace ln on ln.oid = l.relnamespace " KEY_INDEX(
+			"c", "k") " " KEY_INDEX("l",
+			"lk") " cross join lateral (select case l.relreplident "
+			      "when 'f' then true when 'n' then false else not exists (" KEY_NAMES(
+				      "c", "k") " except " KEY_NAMES("l",
+				      "lk") ") end as covers) x where c.relkind = 'p' and pt.isleaf "
+					    "and (l.relkind = 'f' or not x.covers "
+					    "or c.relreplident = 'f' and l.relreplident <> 'f') "
+					    "order by w.n, ln.nspname, l.relname");
+}
+
+void
+catalog_tables_sql(struct buf *b, const struct conndoc_source *want,
+	struct span publication)
+{
+	publication_sql(b, want, publication);
+	relations_sql(b, want, publication);
+	columns_sql(b, want, publication);
+	leaves_sql(b, want);
+}
+
+/* ---- readers ---- */
+
+enum { RES_PUBLICATION, RES_RELATIONS, RES_COLUMNS, RES_LEAVES };
+
+static void
+read_publication(const PGresult *r, struct decide_publication *p)
+{
+	if (PQntuples(r) == 0)
+		return;
+	p->found = true;
+	p->all_tables = catalog_bool(r, 0, 0);
+	p->schemas = catalog_bool(r, 0, 1);
+	p->inserts = catalog_bool(r, 0, 2);
+	p->updates = catalog_bool(r, 0, 3);
+	p->deletes = catalog_bool(r, 0, 4);
+	p->truncates = catalog_bool(r, 0, 5);
+	p->via_root = catalog_bool(r, 0, 6);
+	p->generated = catalog_bool(r, 0, 7);
+	p->others = catalog_i64(r, 0, 8);
+}
+
+static void
+read_relation(
+	const PGresult *r, int row, struct arena *a, struct decide_table *t)
+{
+	t->found = !PQgetisnull(r, row, 1);
+	t->oid = (uint32_t)catalog_i64(r, row, 1);
+	t->kind = letter(r, row, 2);
+	t->persistence = letter(r, row, 3);
+	t->identity = letter(r, row, 4);
+	t->has_children = catalog_bool(r, row, 5);
+	t->ancestor = catalog_text(r, row, 6, a);
+	t->member = catalog_bool(r, row, 7);
+	t->listed = catalog_bool(r, row, 8);
+	t->published = catalog_bool(r, row, 9);
+	t->filter = catalog_text(r, row, 10, a);
+}
+
+/* Rows of each table, in column 0, which they are sorted by. */
+static size_t
+count(const PGresult *r, int row)
+{
+	int64_t table = catalog_i64(r, row, 0);
+	size_t n = 0;
+
+	while (row < PQntuples(r) && catalog_i64(r, row, 0) == table) {
+		row++;
+		n++;
+	}
+	return n;
+}
+
+static void
+read_columns(const PGresult *r, struct arena *a, struct decide_table *t,
+	size_t tables_n)
+{
+	int row = 0;
+
+	while (row < PQntuples(r)) {
+		size_t at = (size_t)catalog_i64(r, row, 0), n = count(r, row);
+		struct decide_column *c = arena_alloc(a, n * sizeof(*c));
+
+		for (size_t i = 0; i < n; i++, row++)
+			c[i] = (struct decide_column){
+				.name = catalog_text(r, row, 1, a),
+				.type = catalog_text(r, row, 2, a),
+				.generated = catalog_bool(r, row, 3),
+				.published = catalog_bool(r, row, 4),
+				.key_pos = (size_t)catalog_i64(r, row, 5),
+			};
+		if (at < tables_n) {
+			t[at].columns = c;
+			t[at].columns_n = n;
+		}
+	}
+}
+
+static void
+read_leaves(const PGresult *r, struct arena *a, struct decide_table *t,
+	size_t tables_n)
+{
+	int row = 0;
+
+	while (row < PQntuples(r)) {
+		size_t at = (size_t)catalog_i64(r, row, 0), n = count(r, row);
+		struct decide_leaf *l = arena_alloc(a, n * sizeof(*l));
+
+		for (size_t i = 0; i < n; i++, row++)
+			l[i] = (struct decide_leaf){
+				.schema = catalog_text(r, row, 1, a),
+				.name = catalog_text(r, row, 2, a),
+				.kind = letter(r, row, 3),
+				.identity = letter(r, row, 4),
+				.covers = catalog_bool(r, row, 5),
+			};
+		if (at < tables_n) {
+			t[at].leaves = l;
+			t[at].leaves_n = n;
+		}
+	}
+}
+
+int
+catalog_tables(PGresult *const *res, int n, const struct conndoc_source *want,
+	struct span publication, struct arena *a, struct decide_table **out,
+	struct decide_publication *p, struct connfault *f)
+{
+	struct decide_table *t = arena_zalloc(a, want->tables_n * sizeof(*t));
+
+	*out = t;
+	*p = (struct decide_publication){ .name = publication };
+	if (!catalog_shape(res, n, RES_PUBLICATION, 9, f) ||
+		!catalog_shape(res, n, RES_RELATIONS, 11, f) ||
+		!catalog_shape(res, n, RES_COLUMNS, 6, f) ||
+		!catalog_shape(res, n, RES_LEAVES, 6, f))
+		return -1;
+	read_publication(res[RES_PUBLICATION], p);
+	for (size_t i = 0; i < want->tables_n; i++) {
+		t[i].schema = want->tables[i].table.schema;
+		t[i].name = want->tables[i].table.name;
+	}
+	for (int row = 0; row < PQntuples(res[RES_RELATIONS]); row++) {
+		int64_t at = catalog_i64(res[RES_RELATIONS], row, 0);
+
+		if (at >= 0 && (size_t)at < want->tables_n)
+			read_relation(res[RES_RELATIONS], row, a, &t[at]);
+	}
+	read_columns(res[RES_COLUMNS], a, t, want->tables_n);
+	read_leaves(res[RES_LEAVES], a, t, want->tables_n);
+	return 0;
+}
