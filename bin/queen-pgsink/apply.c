@@ -64,8 +64,7 @@ give_up(struct apply *a, enum apply_end end)
 	loop_timer_stop(&a->more);
 	/* what failed has aborted the flight up to here */
 	pglink_sync(a->with.link);
-	pglink_exec(
-		a->with.link, NULL, "ROLLBACK", NULL, 0, on_rolled_back, a);
+	pglink_exec(a->with.link, NULL, "ROLLBACK", NULL, 0, on_rolled_back, a);
 	pglink_sync(a->with.link);
 }
 
@@ -306,8 +305,8 @@ make_ops(struct apply *a)
 			continue;
 		}
 		blame(a, a->todo[a->next], 1,
-			arena_printf(&a->arena, "payload: %.*s",
-				SPAN_ARG(why)));
+			arena_printf(
+				&a->arena, "payload: %.*s", SPAN_ARG(why)));
 		a->culprit.unasked = true;
 		return false;
 	}
@@ -359,8 +358,8 @@ read_row(struct apply *a, const PGresult *res, size_t i)
 	is = progress_begin(&row, a->with.batch->group_id,
 		span_of(a->with.x->cell_tag), &a->at[i]);
 	if (is == PROGRESS_FOREIGN)
-		takeover_refuse(a->with.x, &a->fault,
-			PQgetvalue(res, (int)i, 4));
+		takeover_refuse(
+			a->with.x, &a->fault, PQgetvalue(res, (int)i, 4));
 	return is;
 }
 

@@ -242,17 +242,17 @@ progress_replay(struct progress_at *at, int64_t offset, int64_t created_at_us)
 {
 	if (offset <= at->offset && created_at_us <= at->created_at_us)
 		return true;
-	*at = (struct progress_at){ .offset = offset,
-		.created_at_us = created_at_us,
-		.moved = true };
+	*at = (struct progress_at){
+		.offset = offset, .created_at_us = created_at_us, .moved = true
+	};
 	return false;
 }
 
 /* ---- the table ---- */
 
 int
-progress_refuse(const struct conndoc_name *table, struct connfault *f,
-	const char *why)
+progress_refuse(
+	const struct conndoc_name *table, struct connfault *f, const char *why)
 {
 	struct buf b = BUF_ZERO;
 
@@ -284,8 +284,8 @@ fits(const struct column *want, struct span type)
 }
 
 static int
-refuse_shape(const struct conndoc_name *table, const char *name,
-	struct connfault *f)
+refuse_shape(
+	const struct conndoc_name *table, const char *name, struct connfault *f)
 {
 	return connfault_set(f, "progress_table", false,
 		"%.*s is no progress table: column %s is missing or of another "

@@ -55,8 +55,8 @@ unseal(struct session *s, struct ctx *x, struct connfault *f)
 }
 
 int
-session_open(struct session *s, struct ctx *x, const char *who,
-	pglink_up_fn up, pglink_end_fn end, void *arg, struct connfault *f)
+session_open(struct session *s, struct ctx *x, const char *who, pglink_up_fn up,
+	pglink_end_fn end, void *arg, struct connfault *f)
 {
 	const struct conndoc_sink *d = &x->task->doc->sink;
 	struct pglink_conf c = { .conn = &x->task->doc->conn,

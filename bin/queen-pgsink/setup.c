@@ -37,12 +37,12 @@ struct setup {
 	struct takeover *takeover;
 	struct loop_timer done;
 	struct connfault fault;
-	bool over;		/* done will tell, or told */
+	bool over; /* done will tell, or told */
 	/* the progress table */
 	struct arena arena;
 	struct progress_column *columns;
 	size_t columns_n;
-	bool created;		/* tried to */
+	bool created; /* tried to */
 	struct connfault create_fault;
 };
 
@@ -88,8 +88,7 @@ on_takeover(void *arg, const struct connfault *why)
 static void
 take_over(struct setup *s)
 {
-	s->takeover =
-		takeover_new(s->x, s->session.link, on_takeover, s);
+	s->takeover = takeover_new(s->x, s->session.link, on_takeover, s);
 }
 
 /* ---- statement: does it take as many parameters as there are? ---- */
@@ -203,8 +202,7 @@ check_mode(struct setup *s)
 	} else if (s->doc->mode != CONNDOC_APPEND) {
 		op_sql_probe(s->plan, &sql);
 		buf_putc(&sql, '\0');
-		pglink_exec(s->session.link, NULL, sql.p, NULL, 0, on_probe,
-			s);
+		pglink_exec(s->session.link, NULL, sql.p, NULL, 0, on_probe, s);
 		pglink_sync(s->session.link);
 	} else {
 		take_over(s);
@@ -227,6 +225,17 @@ run(struct setup *s, enum progress_sql which, pglink_fn fn)
 	buf_fini(&sql);
 }
 
+static void
+on_schema(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct setup *s = arg;
+
+	(void)res;
+	(void)n;
+	if (why)
+		s->create_fault = *why;
+}
+
 /* Whoever made it, what counts is what is there afterwards. */
 static void
 on_created(void *arg, PGresult *const *res, int n, const struct connfault *why)
@@ -239,7 +248,8 @@ on_created(void *arg, PGresult *const *res, int n, const struct connfault *why)
 		fail(s, why);
 		return;
 	}
-	if (why)
+	/* 3F000: no schema, and why there is none was told before */
+	if (why && strcmp(why->sqlstate, "3F000") != 0)
 		s->create_fault = *why;
 	look(s);
 }
@@ -249,7 +259,7 @@ create(struct setup *s)
 {
 	s->created = true;
 	/* asks for CREATE on the database even where the schema exists */
-	run(s, PROGRESS_SCHEMA, NULL);
+	run(s, PROGRESS_SCHEMA, on_schema);
 	pglink_sync(s->session.link);
 	run(s, PROGRESS_TABLE, on_created);
 	pglink_sync(s->session.link);
@@ -268,7 +278,8 @@ missing(struct setup *s)
 		snprintf(why, sizeof(why), "cannot be created (%.300s)",
 			s->create_fault.text);
 	else
-		snprintf(why, sizeof(why), "does not exist and "
+		snprintf(why, sizeof(why),
+			"does not exist and "
 			"sink.createProgressTable is false");
 	progress_refuse(&s->doc->progress_table, &s->fault, why);
 	finish(s);
@@ -315,10 +326,10 @@ on_columns(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	s->columns = arena_zalloc(
 		&s->arena, (s->columns_n + 1) * sizeof(*s->columns));
 	for (size_t i = 0; i < s->columns_n; i++) {
-		s->columns[i].name = arena_dup(&s->arena,
-			span_of(PQgetvalue(res[0], (int)i, 0)));
-		s->columns[i].type = arena_dup(&s->arena,
-			span_of(PQgetvalue(res[0], (int)i, 1)));
+		s->columns[i].name = arena_dup(
+			&s->arena, span_of(PQgetvalue(res[0], (int)i, 0)));
+		s->columns[i].type = arena_dup(
+			&s->arena, span_of(PQgetvalue(res[0], (int)i, 1)));
 	}
 }
 
@@ -398,8 +409,8 @@ setup_new(struct ctx *x, setup_fn fn, void *arg)
 	s->arg = arg;
 	loop_timer_init(&s->done, x->loop, on_done, s);
 	facts_init(&s->facts, s->doc, on_facts, s);
-	if (session_open(&s->session, x, "setup", on_up, on_end, s,
-		    &s->fault) != 0)
+	if (session_open(
+		    &s->session, x, "setup", on_up, on_end, s, &s->fault) != 0)
 		finish(s);
 	return s;
 }

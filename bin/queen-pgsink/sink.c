@@ -7,6 +7,7 @@
  */
 #include "sink.h"
 
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,11 +32,11 @@ struct sink {
 	struct arena arena;
 	struct span group;
 	struct setup *setup;
-	struct worker **workers;	/* NULL: none run */
+	struct worker **workers; /* NULL: none run */
 	size_t workers_n, stopped_n;
 	bool stopping, left;
-	struct connfault over;	/* code: why this run ends */
-	int64_t ladder_ms;	/* the last step; 0 = none */
+	struct connfault over; /* code: why this run ends */
+	int64_t ladder_ms; /* the last step; 0 = none */
 	struct loop_timer again, grace, calm;
 	bool failed_before;
 };
@@ -78,7 +79,8 @@ next_step(struct sink *s, const struct connfault *why)
 	s->ladder_ms = s->ladder_ms ? s->ladder_ms * 2 : LADDER_FIRST_MS;
 	if (s->ladder_ms > LADDER_MAX_MS)
 		s->ladder_ms = LADDER_MAX_MS;
-	return s->ladder_ms * 9 / 10 + random() % (s->ladder_ms / 5);
+	return s->ladder_ms * 9 / 10 +
+	       randombytes_uniform((uint32_t)(s->ladder_ms / 5));
 }
 
 static void
@@ -261,9 +263,9 @@ static void
 open_cell(struct sink *s)
 {
 	struct ctx *x = s->x;
-	struct feed_face face = { .watch = on_watch,
-		.complain = on_complain,
-		.arg = s };
+	struct feed_face face = {
+		.watch = on_watch, .complain = on_complain, .arg = s
+	};
 	char name[96];
 
 	snprintf(name, sizeof(name), "queen-pgsink %.*s",

@@ -72,7 +72,8 @@ const struct stmts_one *
 stmts_of(struct stmts *s, const struct plan *p, const struct op *o)
 {
 	uint64_t hash = map_hash_span(o->shape);
-	struct stmts_one *one = map_get(&s->by_shape, hash, is_shape, &o->shape);
+	struct stmts_one *one =
+		map_get(&s->by_shape, hash, is_shape, &o->shape);
 
 	if (!one) {
 		one = make(s, p, o);

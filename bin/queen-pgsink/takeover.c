@@ -35,7 +35,7 @@ struct takeover {
 	int64_t queue_id, group_id; /* of today; 0: there is none */
 	struct connfault fault;
 	struct loop_timer done; /* answers outside of the caller's turn */
-	bool in_cell;		/* an answer of the cell is out */
+	bool in_cell; /* an answer of the cell is out */
 	bool freed;
 };
 
@@ -184,8 +184,7 @@ write_rows(struct takeover *t)
 	put_ids(t, false, &gone, &none);
 	/* a group that is yet to come finds them as its own */
 	if (t->group_id)
-		group = arena_printf(
-			&t->arena, "%lld", (long long)t->group_id);
+		group = arena_printf(&t->arena, "%lld", (long long)t->group_id);
 	p[1].text = buf_span(&gone);
 	run(t, PROGRESS_DROP, p, 2, on_some);
 	p[1].text = buf_span(&was);
@@ -289,10 +288,10 @@ find_place(struct takeover *t)
 	pgargs_init(&a);
 	pgargs_uuid(&a, &t->x->task->tenant);
 	pgargs_text(&a, d->queue);
-	pgargs_text(&a, d->consumer_group.n
-				? d->consumer_group
-				: conndoc_group_default(
-					  t->x->task->name, &t->arena));
+	pgargs_text(&a,
+		d->consumer_group.n
+			? d->consumer_group
+			: conndoc_group_default(t->x->task->name, &t->arena));
 	t->in_cell = true;
 	pgconn_send(t->x->side, place_sql, &a, on_place, t);
 }

@@ -35,8 +35,8 @@ struct target {
 	char who[16];
 	struct session session;
 	struct facts facts;
-	struct plan *plan;	/* of this session */
-	int64_t looked_ms;	/* 0 = look before the next piece */
+	struct plan *plan; /* of this session */
+	int64_t looked_ms; /* 0 = look before the next piece */
 	bool looking;
 	struct stmts stmts;
 	struct apply apply;
@@ -45,7 +45,7 @@ struct target {
 	/* the batch in hand, until another is given */
 	struct feed_batch *batch;
 	struct isolate *isolate;
-	bool waiting;		/* the delay of this piece is over */
+	bool waiting; /* the delay of this piece is over */
 	struct arena arena;
 	/* the answer that is due */
 	target_fn fn;
@@ -97,8 +97,8 @@ drop(struct target *t)
 		"a batch of an earlier life of the group is left alone",
 		"connector=%.*s messages=%zu", SPAN_ARG(t->x->task->name),
 		t->batch->n);
-	t->results = arena_zalloc(&t->arena,
-		t->batch->parts_n * sizeof(struct feed_result));
+	t->results = arena_zalloc(
+		&t->arena, t->batch->parts_n * sizeof(struct feed_result));
 	answer(t, TARGET_DONE, NULL);
 }
 
@@ -349,8 +349,7 @@ target_apply(struct target *t, struct feed_batch *b, target_fn fn, void *arg)
 	if (t->batch != b) {
 		target_forget(t);
 		t->batch = b;
-		t->isolate = isolate_new(
-			b, t->x->task->doc->sink.max_attempts);
+		t->isolate = isolate_new(b, t->x->task->doc->sink.max_attempts);
 	}
 	step(t);
 }

@@ -9,6 +9,7 @@
 #include "worker.h"
 
 #include <inttypes.h>
+#include <sodium.h>
 #include <stdlib.h>
 
 #include "conndoc.h"
@@ -33,9 +34,9 @@ struct worker {
 	struct feed_wait *wait;
 	struct feed_batch *batch;
 	bool applying, acking, failing;
-	bool extending;		/* the answer is still to come */
+	bool extending; /* the answer is still to come */
 	bool stopping, stopped;
-	int64_t backoff_ms;	/* the last one; 0 = none */
+	int64_t backoff_ms; /* the last one; 0 = none */
 	struct loop_timer retry, extend, gone;
 };
 
@@ -67,7 +68,8 @@ next_backoff(struct worker *w)
 	w->backoff_ms = w->backoff_ms ? w->backoff_ms * 2 : BACKOFF_FIRST_MS;
 	if (w->backoff_ms > BACKOFF_MAX_MS)
 		w->backoff_ms = BACKOFF_MAX_MS;
-	return w->backoff_ms * 9 / 10 + random() % (w->backoff_ms / 5);
+	return w->backoff_ms * 9 / 10 +
+	       randombytes_uniform((uint32_t)(w->backoff_ms / 5));
 }
 
 static void
@@ -135,8 +137,8 @@ on_extended(void *arg, bool ok)
 		return;
 	}
 	if (w->applying && !w->stopping)
-		loop_timer_start(&w->extend,
-			ok ? extend_every_ms(w) : EXTEND_AGAIN_MS);
+		loop_timer_start(
+			&w->extend, ok ? extend_every_ms(w) : EXTEND_AGAIN_MS);
 }
 
 static void
