@@ -156,6 +156,26 @@ relations_sql(struct buf *b, const struct conndoc_source *want,
 	buf_puts(b, " order by w.n;");
 }
 
+/*
+ * The schema of the operator that orders values of a column's base type: what
+ * an extension brought is found by no search_path of ours.
+ */
+#define OPERATORS                                                              \
+	"(with recursive b(oid, base) as (select ty.oid, ty.typbasetype "      \
+	"from pg_catalog.pg_type ty where ty.oid = a.atttypid union all "      \
+	"select ty.oid, ty.typbasetype from b join pg_catalog.pg_type ty "     \
+	"on ty.oid = b.base) select pn.nspname from b "                        \
+	"join pg_catalog.pg_opclass oc on oc.opcintype = b.oid "               \
+	"and oc.opcdefault join pg_catalog.pg_amop ao "                        \
+	"on ao.amopfamily = oc.opcfamily and ao.amopstrategy = 5 "             \
+	"and ao.amoplefttype = oc.opcintype "                                  \
+	"and ao.amoprighttype = oc.opcintype "                                 \
+	"join pg_catalog.pg_am am on am.oid = ao.amopmethod "                  \
+	"and am.amname = 'btree' join pg_catalog.pg_operator op "              \
+	"on op.oid = ao.amopopr join pg_catalog.pg_namespace pn "              \
+	"on pn.oid = op.oprnamespace where b.base = 0 "                        \
+	"and pn.nspname <> 'pg_catalog' limit 1)"
+
 /* Up to 17 the server names generated columns, and does not send them. */
 static void
 columns_sql(struct buf *b, const struct conndoc_source *want,
@@ -171,7 +191,7 @@ columns_sql(struct buf *b, const struct conndoc_source *want,
 		"coalesce((select kx.pos from "
 		"pg_catalog.unnest(k.indkey::int2[]) with ordinality "
 		"kx(attnum, pos) where kx.attnum = a.attnum and kx.pos <= "
-		"k.indnkeyatts), 0) from w join " REL
+		"k.indnkeyatts), 0), " OPERATORS " from w join " REL
 		" join pg_catalog.pg_attribute a on a.attrelid = c.oid "
 		"and a.attnum > 0 and not a.attisdropped " KEY_INDEX("c",
 			"k") " left join pg_catalog.pg_publication_tables v "
@@ -281,6 +301,7 @@ read_columns(const PGresult *r, struct arena *a, struct decide_table *t,
 				.generated = catalog_bool(r, row, 3),
 				.published = catalog_bool(r, row, 4),
 				.key_pos = (size_t)catalog_i64(r, row, 5),
+				.operators = catalog_text(r, row, 6, a),
 			};
 		if (at < tables_n) {
 			t[at].columns = c;
@@ -325,7 +346,7 @@ catalog_tables(PGresult *const *res, int n, const struct conndoc_source *want,
 	*p = (struct decide_publication){ .name = publication };
 	if (!catalog_shape(res, n, RES_PUBLICATION, 9, f) ||
 		!catalog_shape(res, n, RES_RELATIONS, 11, f) ||
-		!catalog_shape(res, n, RES_COLUMNS, 6, f) ||
+		!catalog_shape(res, n, RES_COLUMNS, 7, f) ||
 		!catalog_shape(res, n, RES_LEAVES, 6, f))
 		return -1;
 	read_publication(res[RES_PUBLICATION], p);

@@ -61,7 +61,8 @@ put_select(struct buf *b, const struct shape_table *t,
 {
 	buf_puts(b, "select ");
 	put_names(b, about->columns, about->columns_n);
-	buf_puts(b, " from ");
+	/* the rows of children are those of other tables to the stream */
+	buf_puts(b, about->partitioned ? " from " : " from only ");
 	pgquote_table(b, t->schema, t->name);
 }
 

@@ -40,6 +40,7 @@ struct decide_column {
 	struct span name, type;		/* type as format_type spells it */
 	bool generated, published;
 	size_t key_pos;			/* from 1, in key order; 0 none */
+	struct span operators;		/* schema of its > , if not pg_catalog */
 };
 
 struct decide_leaf {

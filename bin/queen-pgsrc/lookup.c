@@ -79,7 +79,7 @@ lookup_row_sql(struct buf *b, const struct pipeline_ask *ask,
 		pgquote_ident(b, s->columns[i].name);
 		comma = ", ";
 	}
-	buf_puts(b, " from ");
+	buf_puts(b, about->partitioned ? " from " : " from only ");
 	pgquote_table(b, s->table->schema, s->table->name);
 	comma = " where ";
 	for (size_t i = 0; i < s->key_n; i++) {

@@ -207,15 +207,16 @@ unseal(struct start *s, struct buf *out, struct connfault *f)
  * Values must read alike on both links, so what influences them is set on
  * both.  Without row_security a policy would silently hide rows of the copy.
  */
-static const char *const session[] = { "search_path=pg_catalog",
-	"statement_timeout=0", "lock_timeout=0",
-	"idle_in_transaction_session_timeout=0", "idle_session_timeout=0",
-	"row_security=off", NULL };
+#define SESSION                                                                \
+	"statement_timeout=0", "lock_timeout=0",                               \
+		"idle_in_transaction_session_timeout=0",                       \
+		"idle_session_timeout=0", "row_security=off"
 
 void
 start_dial(struct start *s, struct start_link *l, enum pglink_use use,
 	start_step step)
 {
+	const char *const session[] = { s->search_path, SESSION, NULL };
 	struct pglink_conf c = { .conn = &s->doc->conn,
 		.settings = session,
 		.use = use,
@@ -321,6 +322,7 @@ start_new(struct ctx *x, start_fn fn, void *arg)
 	s->arg = arg;
 	s->state =
 		(struct start_state){ "connecting", "reading the pointer", 0 };
+	s->search_path = "search_path=pg_catalog";
 	s->link_sql.s = s->link_repl.s = s->link_watch.s = s;
 	name = conndoc_slot_default(x->task->name, &s->arena);
 	s->slot_name = d->source.slot.n ? d->source.slot : name;

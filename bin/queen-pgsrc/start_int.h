@@ -48,6 +48,7 @@ struct start {
 	struct buf sql;			/* the statement being built */
 	struct loop_timer timer;	/* the next step waits for it */
 	start_step next;
+	const char *search_path;	/* a setting of every link */
 	struct start_link link_sql, link_repl, link_watch;
 	struct loop_timer watch;
 	struct start_call *call;	/* of the cell, in flight */

@@ -3,8 +3,11 @@
  * Tables, then the publication, then the tables once more as it publishes
  * them: one that has no usable identity is never published.
  */
+#include <string.h>
+
 #include "conndoc.h"
 #include "ctx.h"
+#include "pgquote.h"
 #include "start_int.h"
 
 static void
@@ -51,6 +54,62 @@ carried(struct start *s, struct connfault *f)
 	return true;
 }
 
+/* ---- the way to the operators of keys ---- */
+
+static void
+on_path(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct start *s = arg;
+
+	(void)res;
+	(void)n;
+	if (start_worked(s, why))
+		start_identify(s);
+}
+
+/* Once each. */
+static void
+add_schema(struct buf *path, struct span schema)
+{
+	struct buf q = BUF_ZERO;
+
+	pgquote_ident(&q, schema);
+	if (!memmem(path->p, path->len, q.p, q.len)) {
+		buf_putc(path, ',');
+		buf_put_span(path, buf_span(&q));
+	}
+	buf_fini(&q);
+}
+
+/*
+ * A chunk goes on behind a key with `>`, which for a type of an extension is
+ * found by search_path alone; text's would be taken instead, in another order.
+ */
+static void
+set_path(struct start *s)
+{
+	struct buf path = BUF_ZERO;
+
+	buf_puts(&path, "search_path=pg_catalog");
+	for (size_t i = 0; i < s->doc->source.tables_n; i++) {
+		const struct decide_column *c;
+
+		for (size_t k = 0; (c = decide_key(&s->tables[i], k)); k++)
+			if (c->operators.n)
+				add_schema(&path, c->operators);
+	}
+	if (span_is(buf_span(&path), s->search_path)) {
+		start_identify(s);
+	} else {
+		s->search_path = arena_cstr(&s->arena, buf_span(&path));
+		buf_printf(&s->sql, "set %s", s->search_path);
+		start_query(s, &s->link_sql, on_path);
+	}
+	buf_fini(&path);
+}
+
+/* ---- the publication ---- */
+
 static void
 publish(struct start *s)
 {
@@ -91,7 +150,7 @@ on_tables(void *arg, PGresult *const *res, int n, const struct connfault *why)
 		return;
 	case DECIDE_KEEP:
 		if (carried(s, &f)) {
-			start_identify(s);
+			set_path(s);
 			return;
 		}
 		break;

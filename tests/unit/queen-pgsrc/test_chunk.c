@@ -30,7 +30,10 @@ static const struct shape_table table = { .schema = { "s", 1 },
 	.key = key,
 	.key_n = 2 };
 static const struct start_table about = {
-	.columns = columns, .columns_n = 3, .key_types = key_types
+	.columns = columns,
+	.columns_n = 3,
+	.key_types = key_types,
+	.partitioned = true
 };
 
 static struct buf sql;

@@ -102,7 +102,7 @@ only_what_the_change_did_not_carry(void **state)
 	/* a key column that came later has no type of the start */
 	lookup_row_sql(&sql, &ask, &about);
 	assert_string_equal(sql.p,
-		"select \"body\", \"more\" from \"public\".\"t\" where "
+		"select \"body\", \"more\" from only \"public\".\"t\" where "
 		"\"id\" = '7'::bigint and \"late\" = 'a''b'");
 	lookup_row(answer(2, NULL), &ask);
 	assert_int_equal(d[1].state, DATUM_UNCHANGED);
