@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a tool of connectors decides before its loop, and its families. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include "connhost.h"
+#include "connmetric.h"
+#include "err.h"
+#include "exit.h"
+
+static void
+test_listen(void **state)
+{
+	static const char *const good[] = { "", "127.0.0.1:9334", "[::1]:0",
+		"localhost:65535", NULL };
+	static const char *const bad[] = { "9334", ":9334", "h:", "h:65536",
+		"h:-1", "h:9334x", "h", "[]:", NULL };
+	struct err e = ERR_ZERO;
+
+	(void)state;
+	assert_int_equal(connhost_check_listen("X", NULL, &e), 0);
+	for (int i = 0; good[i]; i++)
+		assert_int_equal(connhost_check_listen("X", good[i], &e), 0);
+	for (int i = 0; bad[i]; i++) {
+		assert_int_equal(connhost_check_listen("X", bad[i], &e), -1);
+		assert_int_equal(e.kind, ERR_CONFIG);
+		assert_int_equal(strncmp(e.text, "X=\"", 3), 0);
+	}
+}
+
+static void
+test_node(void **state)
+{
+	struct err e = ERR_ZERO;
+	char longest[130];
+	char *node;
+
+	(void)state;
+	memset(longest, 'n', sizeof(longest));
+	longest[129] = '\0';
+	assert_null(connhost_node(longest, &e));
+	assert_int_equal(e.kind, ERR_CONFIG);
+	longest[128] = '\0';
+	node = connhost_node(longest, &e);
+	assert_string_equal(node, longest);
+	free(node);
+	node = connhost_node("", &e);
+	assert_true(node && node[0]);
+	free(node);
+}
+
+static void
+test_exit_codes(void **state)
+{
+	static const struct {
+		enum err_kind kind;
+		int code;
+	} cases[] = { { ERR_CONFIG, EXIT_CONFIG }, { ERR_IO, EXIT_DEPENDENCY },
+		{ ERR_AUTH, EXIT_DEPENDENCY },
+		{ ERR_DB_RETRY, EXIT_DEPENDENCY },
+		{ ERR_DB_DATA, EXIT_INTERNAL }, { ERR_BUG, EXIT_INTERNAL } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct err e = { .kind = cases[i].kind };
+
+		assert_int_equal(connhost_code(&e), cases[i].code);
+	}
+}
+
+/* Passwords are in the memory of such a process. */
+static void
+test_no_core_is_left(void **state)
+{
+	struct rlimit lim;
+
+	(void)state;
+	connhost_harden();
+	assert_int_equal(prctl(PR_GET_DUMPABLE), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &lim), 0);
+	assert_true(lim.rlim_cur == lim.rlim_max);
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
+static void
+test_families(void **state)
+{
+	(void)state;
+	for (int i = 0; i < CONNMETRIC_N; i++) {
+		const struct connmetric *m = &connmetric_table[i];
+		size_t n = strlen(m->name);
+
+		assert_int_equal(connmetric_find(span_of(m->name)), i);
+		assert_true(connmetric_is_counter(i) ==
+			    (strcmp(m->name + n - 6, "_total") == 0));
+	}
+	assert_int_equal(connmetric_find(SPAN_LIT("queen_pg_other")), -1);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_listen),
+		cmocka_unit_test(test_node),
+		cmocka_unit_test(test_exit_codes),
+		cmocka_unit_test(test_no_core_is_left),
+		cmocka_unit_test(test_families),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
