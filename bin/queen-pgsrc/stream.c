@@ -27,7 +27,7 @@ void
 stream_query(struct stream *s, void (*fn)(void *arg, PGresult *const *res,
 				       int n, const struct connfault *why))
 {
-	pglink_query(s->found.sql, s->sql.p, fn, s);
+	pglink_query(s->found->sql, s->sql.p, fn, s);
 	buf_reset(&s->sql);
 }
 
@@ -41,7 +41,7 @@ stream_tell(struct stream *s)
 	if (!s->streaming || s->repl_gone)
 		return;
 	wal_status_write(out, s->received_lsn, s->told_lsn, clk_wall_us());
-	pglink_put(s->found.repl, span_make(out, sizeof(out)));
+	pglink_put(s->found->repl, span_make(out, sizeof(out)));
 }
 
 /* ---- the end ---- */
@@ -74,7 +74,7 @@ close_stream(struct stream *s)
 	}
 	stream_tell(s);
 	s->state = STREAM_CLOSES;
-	pglink_finish(s->found.repl, CLOSE_MS);
+	pglink_finish(s->found->repl, CLOSE_MS);
 }
 
 static void
@@ -157,7 +157,7 @@ on_checked(void *arg, PGresult *const *res, int n, const struct connfault *why)
 			"the WAL behind the slot's position is older than "
 			"publication %.*s and cannot be decoded with it: "
 			"POST /api/v1/connectors/%.*s/resync",
-			SPAN_ARG(s->found.publication),
+			SPAN_ARG(s->found->publication),
 			SPAN_ARG(s->x->task->name));
 	else
 		f.retryable = true;
@@ -172,9 +172,9 @@ check_publication(struct stream *s, const struct connfault *why)
 	buf_puts(&s->sql,
 		"select from pg_catalog.pg_publication p, "
 		"pg_catalog.pg_replication_slots s where p.pubname = ");
-	pgquote_text(&s->sql, s->found.publication);
+	pgquote_text(&s->sql, s->found->publication);
 	buf_puts(&s->sql, " and s.slot_name = ");
-	pgquote_text(&s->sql, s->found.slot);
+	pgquote_text(&s->sql, s->found->slot);
 	buf_putc(&s->sql, '\0');
 	stream_query(s, on_checked);
 }
@@ -262,7 +262,7 @@ stream_step(struct stream *s)
 	stream_send(s);
 	if (s->paused && stream_may_read(s)) {
 		s->paused = false;
-		pglink_go_on(s->found.repl);
+		pglink_go_on(s->found->repl);
 	}
 }
 
@@ -273,8 +273,8 @@ configure(struct stream *s)
 {
 	const struct conndoc_source *d = &s->x->task->doc->source;
 
-	s->conf = (struct pipeline_conf){ .tables = s->found.tables,
-		.tables_n = s->found.tables_n,
+	s->conf = (struct pipeline_conf){ .tables = s->found->tables,
+		.tables_n = s->found->tables_n,
 		.limits = { .messages = (size_t)d->max_bundle_messages,
 			.bytes = (size_t)d->max_bundle_bytes,
 			.linger_ms = d->linger_ms },
@@ -306,8 +306,7 @@ stream_new(struct ctx *x, struct start_found *found,
 
 	BUG(!s);
 	s->x = x;
-	s->found = *found;
-	*found = (struct start_found){ .tables_n = 0 };
+	s->found = found;
 	s->counts = counts;
 	s->on_end = on_end;
 	s->arg = arg;
@@ -315,16 +314,16 @@ stream_new(struct ctx *x, struct start_found *found,
 	randombytes_buf(&first_chunk, sizeof(first_chunk));
 	/* room for more chunks than there will be */
 	pipeline_init(
-		&s->pipeline, &s->conf, &s->found.pointer, first_chunk >> 1);
+		&s->pipeline, &s->conf, &s->found->pointer, first_chunk >> 1);
 	ev.arg = s;
 	s->commit = commit_new(x, &s->pipeline.queue, &s->conf.limits,
-		&s->found.pointer, s->found.version, &ev);
+		&s->found->pointer, s->found->version, &ev);
 	s->in = s->pipeline.tail;
-	s->tables = calloc(s->found.tables_n, sizeof(*s->tables));
+	s->tables = calloc(s->found->tables_n, sizeof(*s->tables));
 	BUG(!s->tables);
 	init_timers(s);
-	pglink_give(s->found.sql, on_sql_end, s);
-	pglink_give(s->found.repl, on_repl_end, s);
+	pglink_give(s->found->sql, on_sql_end, s);
+	pglink_give(s->found->repl, on_repl_end, s);
 	stream_begin(s);
 	return s;
 }
@@ -343,7 +342,7 @@ stream_free(struct stream *s)
 	/* a chunk borrows its table's shape */
 	pipeline_fini(&s->pipeline);
 	stream_copy_fini(s);
-	start_found_free(&s->found);
+	start_found_free(s->found);
 	buf_fini(&s->held);
 	buf_fini(&s->sql);
 	free(s);

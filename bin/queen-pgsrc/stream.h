@@ -33,7 +33,7 @@ enum stream_end {
 typedef void (*stream_end_fn)(void *arg, enum stream_end end,
 	const struct connfault *why);
 
-/* Takes *found over. */
+/* Takes found over. */
 struct stream *stream_new(struct ctx *x, struct start_found *found,
 	struct stream_counts *counts, stream_end_fn on_end, void *arg);
 /*

@@ -120,8 +120,8 @@ make_shape(struct stream *s)
 	struct err e = ERR_ZERO;
 	struct connfault f;
 
-	switch (chunk_shape(s->described, &s->found.tables[s->reading_table],
-		&s->pipeline.types, &t->shape, &t->oids, &s->found.arena,
+	switch (chunk_shape(s->described, &s->found->tables[s->reading_table],
+		&s->pipeline.types, &t->shape, &t->oids, &s->found->arena,
 		&s->ask_oid, &e)) {
 	case SHAPE_ASK:
 		lookup_type_sql(&s->sql, s->ask_oid);
@@ -162,7 +162,7 @@ describe(struct stream *s, size_t table)
 	s->reading = true;
 	s->reading_table = table;
 	chunk_describe_sql(
-		&s->sql, &s->found.tables[table], &s->found.about[table]);
+		&s->sql, &s->found->tables[table], &s->found->about[table]);
 	stream_query(s, on_described);
 }
 
@@ -199,7 +199,7 @@ on_chunk(void *arg, PGresult *const *res, int n, const struct connfault *why)
 static void
 read_chunk(struct stream *s, size_t table, const struct pipeline_chunk *c)
 {
-	const struct start_found *f = &s->found;
+	const struct start_found *f = s->found;
 	const char *epoch = s->pipeline.pointer.epoch;
 	char mark[32];
 
@@ -230,7 +230,7 @@ stream_copy(struct stream *s)
 	}
 	if (!pipeline_next_chunk(p, &c))
 		return;
-	table = (size_t)(c.table - s->found.tables);
+	table = (size_t)(c.table - s->found->tables);
 	if (!s->tables[table].shape)
 		describe(s, table);
 	else
@@ -240,7 +240,7 @@ stream_copy(struct stream *s)
 void
 stream_copy_fini(struct stream *s)
 {
-	for (size_t i = 0; i < s->found.tables_n; i++)
+	for (size_t i = 0; i < s->found->tables_n; i++)
 		shape_free(s->tables[i].shape);
 	free(s->tables);
 	PQclear(s->described);

@@ -85,7 +85,7 @@ stream_may_read(const struct stream *s)
 static const struct start_table *
 about(const struct stream *s, const struct shape_table *t)
 {
-	return &s->found.about[t - s->found.tables];
+	return &s->found->about[t - s->found->tables];
 }
 
 static void
@@ -263,7 +263,7 @@ on_began(void *arg, PGresult *const *res, int n, const struct connfault *why)
 void
 stream_begin(struct stream *s)
 {
-	const struct start_found *f = &s->found;
+	const struct start_found *f = s->found;
 	char lsn[WAL_LSN_MAX];
 	struct buf name = BUF_ZERO;
 

@@ -36,7 +36,7 @@ struct stream_slot {
 
 struct stream {
 	struct ctx *x;
-	struct start_found found;
+	struct start_found *found;
 	struct stream_counts *counts;
 	stream_end_fn on_end;
 	void *arg;

@@ -53,7 +53,7 @@ write_slot(const struct stream *s, struct jwrite *w)
 void
 stream_write_detail(const struct stream *s, struct jwrite *w)
 {
-	const struct start_found *f = &s->found;
+	const struct start_found *f = s->found;
 
 	jwrite_kv_str(w, "slot", f->slot);
 	jwrite_kv_bool(w, "failover", f->failover);

@@ -49,7 +49,7 @@ beat(struct stream *s, int64_t now_ms)
 	s->beating = true;
 	s->beat_ms = now_ms;
 	chunk_mark_sql(&s->sql, s->pipeline.pointer.epoch, "hb", true,
-		s->found.server_version);
+		s->found->server_version);
 	stream_query(s, on_beat);
 }
 
@@ -110,7 +110,7 @@ measure(struct stream *s, int64_t now_ms)
 		"pg_catalog.pg_current_wal_lsn(), confirmed_flush_lsn), "
 		"wal_status, confirmed_flush_lsn "
 		"from pg_catalog.pg_replication_slots where slot_name = ");
-	pgquote_text(&s->sql, s->found.slot);
+	pgquote_text(&s->sql, s->found->slot);
 	buf_putc(&s->sql, '\0');
 	stream_query(s, on_measured);
 }
