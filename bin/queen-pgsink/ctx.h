@@ -13,7 +13,6 @@ struct connchild_task;
 struct feed;
 struct loop;
 struct pgconn;
-struct plan;
 struct seal;
 struct settings;
 
@@ -32,10 +31,9 @@ struct ctx {
 	const struct seal *seal;	/* NULL: no key */
 	/* To the cell: pops and acks; leases and all else. */
 	struct pgconn *work, *side;
-	char cell_tag[13];		/* 12 hex; "" until known */
+	char cell_tag[13];		/* 12 hex */
 	struct span sink;		/* `<tenant>/<name>`: of progress rows */
 	struct feed *feed;
-	struct plan *plan;		/* of the target; NULL until set up */
 	struct counts counts;
 };
 

@@ -367,7 +367,6 @@ sink_write_metrics(void *arg, struct jwrite *w)
 	jwrite_kv_i64(w, "queen_pg_sink_skipped_total", (int64_t)c->skipped);
 	jwrite_kv_i64(w, "queen_pg_sink_dlq_total", (int64_t)c->dlq);
 	jwrite_kv_i64(w, "queen_pg_sink_batches_total", (int64_t)c->batches);
-	jwrite_kv_i64(w, "queen_pg_connector_owner", s->workers ? 1 : 0);
 }
 
 void
