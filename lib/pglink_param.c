@@ -254,6 +254,15 @@ server_fault(struct pglink *k, const char *said, struct connfault *why)
 	free(one);
 }
 
+/* The reason alone: what stands before it names the host. */
+static const char *
+reason_of(const char *said)
+{
+	const char *p = strstr(said, " failed: ");
+
+	return p ? p + strlen(" failed: ") : said;
+}
+
 static bool
 has(const char *text, const char *words)
 {
@@ -265,6 +274,7 @@ pglink_param_fault(struct pglink *k, struct connfault *why)
 {
 	const char *said = PQerrorMessage(k->pg), *state = find_state(said);
 	const char *mode = conndoc_ssl_word(k->conn->ssl);
+	const char *reason = reason_of(said);
 
 	if (state)
 		server_fault(k, state, why);
@@ -272,12 +282,12 @@ pglink_param_fault(struct pglink *k, struct connfault *why)
 		connfault_set(why, "postgres", false,
 			"the server asks for a password: set "
 			"connection.password");
-	else if (has(said, "server does not support SSL"))
+	else if (has(reason, "server does not support SSL"))
 		connfault_set(why, "postgres", false,
 			"the server offers no TLS and sslMode is %s: turn ssl "
 			"on in the server, or set sslMode to prefer",
 			mode);
-	else if (has(said, "certificate") || has(said, "SSL error: "))
+	else if (has(reason, "certificate") || has(reason, "SSL error: "))
 		connfault_set(why, "postgres", false,
 			"TLS failed with sslMode %s: %s", mode, said);
 	else

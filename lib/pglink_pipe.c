@@ -13,7 +13,12 @@
 #include "err.h"
 #include "pglink_int.h"
 
-enum { TEXT_OID = 25, NAME_MAX_BYTES = 40, SERVER_NAME = 64 };
+enum {
+	TEXT_OID = 25,
+	NAME_MAX_BYTES = 40,
+	SERVER_NAME = 64,
+	PARAMS_MAX = 65535 /* a 16-bit number in the protocol */
+};
 
 /* ---- names ---- */
 
@@ -208,7 +213,7 @@ pglink_exec(struct pglink *k, const char *name, const char *sql,
 {
 	struct pglink_op *o = pglink_op_new(OP_EXEC, sql, fn, arg);
 
-	BUG(k->use != PGLINK_PIPELINE);
+	BUG(k->use != PGLINK_PIPELINE || n > PARAMS_MAX);
 	if (name) {
 		BUG(strlen(name) > NAME_MAX_BYTES);
 		o->name = strdup(name);
@@ -324,12 +329,15 @@ take_result(struct pglink *k, PGresult *r)
 	struct pglink_op *o = k->sent.first;
 	ExecStatusType st = PQresultStatus(r);
 
+	if (!o || (st == PGRES_PIPELINE_SYNC && o->kind != OP_SYNC)) {
+		pglink_heed(k, r);
+		PQclear(r);
+		out_of_step(k);
+		return;
+	}
 	if (st == PGRES_PIPELINE_SYNC) {
 		PQclear(r);
-		if (o->kind == OP_SYNC)
-			finish(k);
-		else
-			out_of_step(k);
+		finish(k);
 		return;
 	}
 	o->done++;
@@ -353,13 +361,18 @@ pglink_pipe_read(struct pglink *k)
 {
 	int nulls = 0;
 
-	while (k->pg && !PQisBusy(k->pg) && k->sent.first) {
+	/*
+	 * Once more behind the last answer: libpq hears why a session ends only
+	 * when it knows that it is idle.
+	 */
+	while (k->pg && !PQisBusy(k->pg)) {
 		PGresult *r = PQgetResult(k->pg);
 
 		if (r) {
 			nulls = 0;
 			take_result(k, r);
-		} else if (PQstatus(k->pg) == CONNECTION_BAD || ++nulls > 2) {
+		} else if (!k->sent.first ||
+			   PQstatus(k->pg) == CONNECTION_BAD || ++nulls > 2) {
 			break;
 		}
 	}

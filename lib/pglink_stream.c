@@ -17,7 +17,7 @@ void
 pglink_stream(struct pglink *k, const char *sql, pglink_fn fn,
 	pglink_data_fn on_data, void (*on_drained)(void *arg), void *arg)
 {
-	BUG(k->use != PGLINK_REPLICATION || k->on_data || !on_data);
+	BUG(k->use != PGLINK_REPLICATION || k->copy != COPY_NONE || !on_data);
 	k->on_data = on_data;
 	k->on_drained = on_drained;
 	k->stream_arg = arg;
@@ -153,6 +153,9 @@ pglink_put(struct pglink *k, struct span data)
 		pglink_lose_broken(k);
 	else
 		pglink_flush(k);
+	/* it may have read frames in order to write */
+	if (k->pg)
+		loop_timer_start(&k->later, 0);
 }
 
 void

@@ -231,6 +231,50 @@ test_a_backend_that_is_ended_mid_flight(void **state)
 }
 
 static void
+test_an_idle_backend_says_why_it_ends(void **state)
+{
+	struct fix *f = *state;
+	char sql[80];
+
+	exec(f, 0, "x", "select 1");
+	land(f, 0);
+	snprintf(sql, sizeof(sql), "select pg_terminate_backend(%d)",
+		pglink_backend_pid(f->k));
+	pgserver_value(f->side, sql);
+	run_until(f, is_over);
+	assert_string_equal(f->why.sqlstate, "57P01");
+}
+
+static void
+on_described(
+	void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct fix *f = arg;
+
+	on_answer(&f->a[0], res, n, why);
+	f->a[0].bytes = n ? (size_t)PQnparams(res[0]) : 99;
+}
+
+static void
+test_describing_runs_nothing(void **state)
+{
+	struct fix *f = *state;
+
+	memset(f->a, 0, sizeof(f->a));
+	pglink_describe(f->k, "insert into t values ($1, $2::int + $3)", 1,
+		on_described, f);
+	land(f, 0);
+	assert_string_equal(f->a[0].why.sqlstate, "42P01");
+	assert_int_equal(f->a[0].bytes, 99);
+	memset(f->a, 0, sizeof(f->a));
+	pglink_describe(
+		f->k, "select $1, $2::int + $3, 1/0", 1, on_described, f);
+	land(f, 0);
+	assert_true(f->a[0].ok);
+	assert_int_equal(f->a[0].bytes, 3);
+}
+
+static void
 test_freed_in_the_middle(void **state)
 {
 	struct fix *f = *state;
@@ -274,6 +318,8 @@ main(void)
 		PIPE_TEST(test_big_values_both_ways_at_once),
 		PIPE_TEST(test_many_small_ones),
 		PIPE_TEST(test_a_backend_that_is_ended_mid_flight),
+		PIPE_TEST(test_an_idle_backend_says_why_it_ends),
+		PIPE_TEST(test_describing_runs_nothing),
 		PIPE_TEST(test_freed_in_the_middle),
 	};
 
