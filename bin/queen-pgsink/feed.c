@@ -17,7 +17,7 @@
 #include "pgbin.h"
 #include "pgconn.h"
 
-enum { COMPLAIN_EVERY_MS = 30000 };
+enum { COMPLAIN_EVERY_MS = 30000, DIAL_LOOKS = 20 };
 
 /* ---- flights ---- */
 
@@ -52,6 +52,14 @@ bool
 feed_is_failing(const struct feed *f)
 {
 	return f->why[FEED_FIND].code || f->why[FEED_POP].code;
+}
+
+bool
+feed_is_dialling(struct feed *f, enum feed_side side)
+{
+	struct pgconn *c = side == FEED_FIND ? f->x->side : f->x->work;
+
+	return !pgconn_is_up(c) && f->dial_looks[side]++ < DIAL_LOOKS;
 }
 
 static void

@@ -79,7 +79,8 @@ void feed_mark(struct feed *f, const int64_t *parts, size_t n);
 /*
  * The batch ends the wait.  Before it, any number of times, batch NULL: the
  * queue or group cannot be read, why says it (retryable, tried again by
- * itself); why NULL: now it can.
+ * itself); why NULL: now it can.  A batch says as much, so every wait begins
+ * well and is told when it is not.
  */
 typedef void (*feed_fn)(
 	void *arg, struct feed_batch *batch, const struct connfault *why);

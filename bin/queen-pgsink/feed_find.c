@@ -14,7 +14,11 @@
 #include "pgbin.h"
 #include "pgconn.h"
 
-enum { FIND_EVERY_MS = 5000, FIND_AGAIN_MS = 1000, WALK_PAGE = 10000 };
+enum {
+	FIND_EVERY_MS = 5000,
+	FIND_AGAIN_MS = 1000,
+	WALK_PAGE = 10000,
+};
 
 /* The group registers at its first contact with the queue. */
 static const struct pgstmt STMT_FIND = { "feed_find",
@@ -167,10 +171,12 @@ on_found(void *arg, const PGresult *res, const struct err *e)
 	struct feed *f = arg;
 
 	f->finding = false;
-	if (e)
+	if (e) {
 		cell_failed(f, e);
-	else
+	} else {
+		f->dial_looks[FEED_FIND] = 0;
 		found(f, res);
+	}
 	bool soon = f->find_again;
 
 	f->find_again = false;
@@ -185,6 +191,10 @@ feed_find(struct feed *f)
 
 	if (f->finding) {
 		f->find_again = true;
+		return;
+	}
+	if (feed_is_dialling(f, FEED_FIND)) {
+		loop_timer_start(&f->find_timer, FEED_DIAL_LOOK_MS);
 		return;
 	}
 	loop_timer_stop(&f->find_timer);

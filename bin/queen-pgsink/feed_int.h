@@ -27,7 +27,7 @@ struct pgargs;
 struct pgconn;
 struct pgstmt;
 
-enum { FEED_CANDIDATES = 64, FEED_BLOCKS = 8 };
+enum { FEED_CANDIDATES = 64, FEED_BLOCKS = 8, FEED_DIAL_LOOK_MS = 50 };
 
 /* Something whose answer is to come; dropped with the feed. */
 struct feed_flight {
@@ -74,6 +74,7 @@ struct feed {
 	uint8_t hash_key[HASH_KEY_BYTES];
 	int64_t missing_us; /* database time; since when there is no queue */
 	bool finding, find_again;
+	int dial_looks[FEED_SIDES]; /* since it last answered */
 	bool walking, walk_again;
 	int64_t walk_group, walk_after;
 	struct loop_timer find_timer;
@@ -105,6 +106,8 @@ void feed_flight_end(struct feed_flight *fl);
 void feed_fault(
 	struct feed *f, enum feed_side side, const struct connfault *why);
 bool feed_is_failing(const struct feed *f);
+/* A link that is down for a moment is no fault yet: look again. */
+bool feed_is_dialling(struct feed *f, enum feed_side side);
 /* The wait is over with this batch. */
 void feed_deliver(struct feed_wait *w, struct feed_batch *b);
 void feed_settle_check(struct feed *f);

@@ -137,7 +137,9 @@ feed_pop_fire(void *arg)
 	while (hot_due(f->hot, now, &part))
 		;
 	ready = hot_ready(f->hot) + hot_probes(f->hot);
-	if (ready && now >= f->retry_at_ms) {
+	if (ready && feed_is_dialling(f, FEED_POP)) {
+		f->retry_at_ms = now + FEED_DIAL_LOOK_MS;
+	} else if (ready && now >= f->retry_at_ms) {
 		/* those behind it want their share */
 		want = (ready + waiting - 1) / waiting;
 		if (want > (size_t)f->width)
@@ -355,6 +357,7 @@ on_pop(void *arg, const PGresult *res, const struct err *e)
 		return;
 	}
 	f->retry_ms = f->retry_at_ms = 0;
+	f->dial_looks[FEED_POP] = 0;
 	feed_fault(f, FEED_POP, NULL);
 	read_verdicts(c, res);
 	if (!cands_end(c)) {
