@@ -303,8 +303,9 @@ pop_step(struct pop *pop)
 	struct catalog *c = p->x->catalog;
 
 	pop->state = POP_RESOLVING;
+	/* queues that come and go faster than they are looked up hold nothing */
 	if (++pop->rounds > POP_RESOLVE_MAX) {
-		pop_finish_error(pop, 500, "pop failed");
+		pop_finish_empty(pop);
 		return;
 	}
 	if (pop->kind == POP_DISCOVERY) {

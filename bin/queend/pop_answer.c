@@ -185,8 +185,9 @@ try_again(struct call *c, struct pop *pop)
 
 	if (lost || (pop->kind == POP_PINNED && any_gone(c, pop))) {
 		pop->state = POP_RESOLVING;
+		/* partitions that go faster than they are claimed as well */
 		if (pop->tries > POP_TRIES_MAX)
-			pop_finish_error(pop, 500, "pop failed");
+			pop_finish_empty(pop);
 		else
 			pop_again(pop);
 	} else if (!pop->q.wait && pop->tries > POP_TRIES_MAX) {

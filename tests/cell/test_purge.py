@@ -337,7 +337,7 @@ def test_a_tenant_that_goes_on_is_purged_when_it_stops(cell, db):
         t.start()
     removed = passes = 0
     try:
-        while passes < 15 or removed < 50:
+        while passes < 15 or removed < 20:
             reply = cell.delete(PATH + "?budgetMs=100", headers=A)
             assert reply.status == 200, reply
             removed += reply.body["rows"]["queen.segments"]

@@ -94,7 +94,7 @@ def test_metrics_json_counts_this_process(busy):
                        "memory", "cpu"]
     assert m["requests"] == {"total": 3, "rate": 0}
     assert m["messages"] == {"total": 6, "rate": 0}   # 3 + 2 + 1
-    assert m["database"]["poolSize"] == 8
+    assert m["database"]["poolSize"] == 4
     assert m["memory"]["rss"] > 1 << 20
 
 
