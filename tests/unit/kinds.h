@@ -72,6 +72,7 @@ static const struct kind kinds[] = {
 	{ "bit(4)", "'0101'", "\"0101\"", NULL },
 	{ "varbit", "'1'", "\"1\"", NULL },
 	{ "money", "1000", "\"$1,000.00\"", NULL },
+	{ "xml", "'<a>1</a>'", "\"<a>1</a>\"", NULL },
 	{ "tsvector", "'b a'", "\"'a' 'b'\"", NULL },
 	{ "tsquery", "'a & b'", "\"'a' & 'b'\"", NULL },
 	{ "jsonpath", "'$.a'", "\"$.\\\"a\\\"\"", NULL },

@@ -277,8 +277,8 @@ compare_values(void)
 		if (m.payload.n < out.len ||
 			memcmp(m.payload.p + head, out.p + head,
 				out.len - head) != 0)
-			fail_msg("%s %s: '%.60s'", kinds[i].type,
-				kinds[i].sql, m.payload.p + head);
+			fail_msg("%s %s: '%.60s'", kinds[i].type, kinds[i].sql,
+				m.payload.p + head);
 	}
 	buf_puts(&out, "},\"before\":null,\"lsn\":\"");
 	assert_memory_equal(m.payload.p, out.p, out.len);
