@@ -193,15 +193,3 @@ isolate_class(const char *sqlstate, bool own)
 			return ISOLATE_DATA;
 	return ISOLATE_ENVIRONMENT;
 }
-
-struct span
-isolate_text(struct arena *a, const char *sqlstate, const char *message,
-	const char *detail)
-{
-	bool more = detail && *detail;
-
-	return clip(
-		arena_printf(a, "%s: %s%s%s%s", sqlstate, message,
-			more ? " (" : "", more ? detail : "", more ? ")" : ""),
-		ISOLATE_TEXT_MAX);
-}

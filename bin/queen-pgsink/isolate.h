@@ -16,7 +16,6 @@
 
 #include "span.h"
 
-struct arena;
 struct feed_batch;
 struct feed_result;
 struct isolate;
@@ -45,7 +44,8 @@ struct isolate_culprit {
 	 */
 	size_t first, n;
 	bool unasked;		/* unreadable payload, no server said it */
-	struct span text;	/* isolate_text, or `payload: reason` */
+	struct span text;	/* `SQLSTATE: message (detail)`, or
+				 * `payload: reason`; cut when too long */
 };
 
 /* The batch is borrowed: its parts and their numbers of messages. */
@@ -72,11 +72,5 @@ const struct feed_result *isolate_results(struct isolate *s);
  * matter of data.  sqlstate "" or NULL: the link broke.
  */
 enum isolate_end isolate_class(const char *sqlstate, bool own);
-/*
- * `SQLSTATE: message (detail)`, at most ISOLATE_TEXT_MAX characters, in the
- * arena.  detail may be NULL.
- */
-struct span isolate_text(struct arena *a, const char *sqlstate,
-	const char *message, const char *detail);
 
 #endif
