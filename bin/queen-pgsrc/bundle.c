@@ -155,10 +155,10 @@ bundle_on_pointer(struct bundle *b, const struct pointer *found,
 	const struct pointer_place *cover)
 {
 	b->wait_ms = 0;
-	if (!found)
-		return BUNDLE_FENCED;
 	/* the version first: a cover may be the place we are at already */
 	if (found_version == held_version)
 		return not_applied(b);
+	if (!found)
+		return BUNDLE_FENCED;
 	return pointer_is_at(found, ours, cover) ? BUNDLE_GO_ON : BUNDLE_FENCED;
 }

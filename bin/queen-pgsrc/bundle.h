@@ -78,8 +78,9 @@ enum bundle_act bundle_on_answer(struct bundle *b, enum bundle_answer answer,
 /* The pointer could not be read: BUNDLE_READ again, after wait_ms. */
 enum bundle_act bundle_on_no_answer(struct bundle *b);
 /*
- * After BUNDLE_READ.  found NULL: there is no pointer.  held_version is the
- * one the bundle expected, cover the place it would have reached.
+ * After BUNDLE_READ.  found NULL: there is no pointer (version 0), or none that
+ * can be read.  held_version is the one the bundle expected, 0: that there be
+ * none; cover the place it would have reached.
  */
 enum bundle_act bundle_on_pointer(struct bundle *b,
 	const struct pointer *found, int64_t found_version,

@@ -19,10 +19,14 @@ struct ctx;
 struct pointer;
 struct unit_queue;
 
+/* Any of them may free the commit, but not on_trouble with NULL. */
 struct commit_events {
 	/* The units in flight are in; settled already (unit_queue_settle). */
 	void (*on_settled)(void *arg);
-	/* fenced, or queen_refused, or a fault of the cell that stays. */
+	/*
+	 * fenced, or queen_refused, or a fault of the cell that stays: nothing
+	 * more comes.
+	 */
 	void (*on_fault)(void *arg, const struct connfault *f);
 	/* The cell cannot be reached or asks to wait; NULL: it answers again. */
 	void (*on_trouble)(void *arg, const struct connfault *f);
