@@ -4,8 +4,8 @@
  * marks, change scan), pops batches under leases, opens what is sealed,
  * acknowledges.  Knows nothing of tables.
  */
-#ifndef PGSINK_FEED_H
-#define PGSINK_FEED_H
+#ifndef QUEEN_PGSINK_FEED_H
+#define QUEEN_PGSINK_FEED_H
 
 #include <stdbool.h>
 #include <stddef.h>

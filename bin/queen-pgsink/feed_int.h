@@ -5,8 +5,8 @@
  * makes batches of what came back, feed_lease.c extends leases and gives them
  * back, feed_ack.c acknowledges.
  */
-#ifndef PGSINK_FEED_INT_H
-#define PGSINK_FEED_INT_H
+#ifndef QUEEN_PGSINK_FEED_INT_H
+#define QUEEN_PGSINK_FEED_INT_H
 
 #include <sys/queue.h>
 
