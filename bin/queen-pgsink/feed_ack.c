@@ -14,6 +14,7 @@
 #include "err.h"
 #include "feed_int.h"
 #include "hot.h"
+#include "jspan.h"
 #include "pgbin.h"
 #include "pgconn.h"
 #include "qid.h"
@@ -288,6 +289,19 @@ on_acked(void *arg, const PGresult *res, const struct err *e)
 	acking_end(k, filed);
 }
 
+/* A target of another encoding may say anything; the cell takes UTF-8. */
+static struct span
+clean_text(struct arena *room, struct span text)
+{
+	char *p = arena_cstr(room, text);
+	bool good = jspan_utf8(text) && !memchr(p, '\0', text.n);
+
+	for (size_t i = 0; i < text.n && !good; i++)
+		if ((uint8_t)p[i] >= 0x80 || p[i] == '\0')
+			p[i] = '?';
+	return span_make(p, text.n);
+}
+
 void
 feed_ack(struct feed *f, struct feed_batch *b,
 	const struct feed_result *results, void (*fn)(void *arg, size_t filed),
@@ -311,7 +325,7 @@ feed_ack(struct feed *f, struct feed_batch *b,
 		BUG(results[i].dlq && !results[i].done);
 		if (results[i].dlq)
 			k->results[i].text =
-				arena_dup(&b->arena, results[i].text);
+				clean_text(&b->arena, results[i].text);
 		k->dead[i] = qid_new();
 	}
 	loop_timer_init(&k->timer, f->x->loop, acking_send, k);
