@@ -7,20 +7,18 @@
 #include "source.h"
 
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
 #include "claim.h"
 #include "connchild.h"
 #include "conndoc.h"
 #include "connfault.h"
-#include "ctx.h"
 #include "err.h"
-#include "jwrite.h"
-#include "loop.h"
+#include "pgconn.h"
+#include "source_int.h"
 #include "start.h"
-#include "stream.h"
 
 enum {
 	RETRY_FIRST_MS = 1000,
@@ -32,32 +30,6 @@ enum {
 	GRACE_MAX_MS = 60000,
 	RELEASE_MS = 2000, /* of the grace, kept for the lease */
 	LOST_MS = 1000,
-};
-
-enum source_state {
-	SOURCE_DISABLED,
-	SOURCE_CLAIMS,
-	SOURCE_STARTS,
-	SOURCE_STREAMS,
-	SOURCE_WAITS, /* with the lease, for the next start */
-	SOURCE_RELEASES,
-};
-
-struct source {
-	struct ctx *x;
-	enum source_state state;
-	struct claim *claim;
-	struct start *start;
-	struct stream *stream;
-	struct stream_counts counts;
-	struct loop_timer timer;
-	int64_t retry_ms; /* 0 = no failure so far */
-	int64_t began_ms; /* this run */
-	int64_t gone_ms; /* last time the slot was called gone; 0 = never */
-	int64_t again_ms; /* behind a release: claim again */
-	bool lost; /* the lease is another's */
-	bool stopping, torn_down;
-	struct buf owner, resynced_at;
 };
 
 static int64_t
@@ -332,6 +304,33 @@ on_timer(void *arg)
 	s->claim = claim_new(s->x, &ev);
 }
 
+static void
+on_link(void *arg, enum pgconn_event ev, const struct err *why)
+{
+	/* who waits for an answer says what it means */
+	(void)arg;
+	(void)ev;
+	(void)why;
+}
+
+static void
+open_cell(struct source *s)
+{
+	struct ctx *x = s->x;
+	struct span name = x->task->name;
+	char app[96];
+
+	snprintf(app, sizeof(app), "queen-pgsrc %.*s", SPAN_ARG(name));
+	x->work = pgconn_new(x->loop, x->conninfo, app, on_link, s);
+	x->side = pgconn_new(x->loop, x->conninfo, app, on_link, s);
+	snprintf(x->cell_tag, sizeof(x->cell_tag), "%.*s",
+		SPAN_ARG(x->task->cell_tag));
+	x->pointer_key =
+		arena_printf(&s->arena, "src:%.*s:pointer", SPAN_ARG(name));
+	x->lease_key =
+		arena_printf(&s->arena, "src:%.*s:lease", SPAN_ARG(name));
+}
+
 struct source *
 source_new(struct ctx *x)
 {
@@ -339,6 +338,7 @@ source_new(struct ctx *x)
 
 	BUG(!s);
 	s->x = x;
+	open_cell(s);
 	s->state = SOURCE_DISABLED;
 	loop_timer_init(&s->timer, x->loop, on_timer, s);
 	loop_timer_start(&s->timer, 0);
@@ -381,80 +381,10 @@ source_free(struct source *s)
 	stream_free(s->stream);
 	start_free(s->start);
 	claim_free(s->claim);
+	pgconn_free(s->x->work);
+	pgconn_free(s->x->side);
+	arena_fini(&s->arena);
 	buf_fini(&s->owner);
 	buf_fini(&s->resynced_at);
 	free(s);
-}
-
-/* ---- status ---- */
-
-static void
-write_names(const struct source *s, struct jwrite *w)
-{
-	const struct conndoc_source *d = &s->x->task->doc->source;
-	struct arena a = ARENA_ZERO;
-	struct span dflt = conndoc_slot_default(s->x->task->name, &a);
-
-	jwrite_kv_str(w, "slot", d->slot.n ? d->slot : dflt);
-	jwrite_kv_str(
-		w, "publication", d->publication.n ? d->publication : dflt);
-	arena_fini(&a);
-}
-
-static void
-write_start(const struct source *s, struct jwrite *w)
-{
-	const struct start_state *t = start_state(s->start);
-
-	if (t->doing)
-		jwrite_kv_cstr(w, "doing", t->doing);
-	if (t->active_pid)
-		jwrite_kv_i64(w, "activePid", t->active_pid);
-}
-
-void
-source_write_detail(void *arg, struct jwrite *w)
-{
-	const struct source *s = arg;
-	const struct stream_counts *c = &s->counts;
-
-	if (s->stream)
-		stream_write_detail(s->stream, w);
-	else
-		write_names(s, w);
-	if (s->start)
-		write_start(s, w);
-	if (s->owner.len > 0)
-		jwrite_kv_str(w, "owner", buf_span(&s->owner));
-	jwrite_kv_i64(w, "transactions", (int64_t)c->transactions);
-	jwrite_kv_i64(w, "messages", (int64_t)c->messages);
-	jwrite_kv_i64(w, "bundles", (int64_t)c->bundles);
-	jwrite_kv_i64(w, "truncatesSkipped", (int64_t)c->truncates_skipped);
-	if (s->resynced_at.len > 0)
-		jwrite_kv_str(w, "resyncedAt", buf_span(&s->resynced_at));
-	if (s->torn_down)
-		jwrite_kv_bool(w, "tornDown", true);
-}
-
-void
-source_write_metrics(void *arg, struct jwrite *w)
-{
-	const struct source *s = arg;
-	const struct stream_counts *c = &s->counts;
-
-	jwrite_kv_i64(w, "queen_pg_source_transactions_total",
-		(int64_t)c->transactions);
-	jwrite_kv_i64(
-		w, "queen_pg_source_messages_total", (int64_t)c->messages);
-	jwrite_kv_i64(w, "queen_pg_source_bundles_total", (int64_t)c->bundles);
-	jwrite_kv_i64(w, "queen_pg_source_snapshot_rows_total",
-		(int64_t)c->snapshot_rows);
-	if (s->stream) {
-		jwrite_kv_i64(w, "queen_pg_source_slot_lag_bytes",
-			(int64_t)stream_lag_bytes(s->stream));
-		jwrite_kv_i64(w, "queen_pg_source_pointer_lsn",
-			(int64_t)stream_pointer_lsn(s->stream));
-	}
-	jwrite_kv_i64(w, "queen_pg_connector_owner",
-		s->claim && claim_is_mine(s->claim));
 }

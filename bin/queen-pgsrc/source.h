@@ -13,7 +13,10 @@ struct ctx;
 struct jwrite;
 struct source;
 
-/* Begins by itself, in the loop. */
+/*
+ * Begins by itself, in the loop.  Fills in what the ctx lacks: links to the
+ * cell, its tag, the keys.
+ */
 struct source *source_new(struct ctx *x);
 /*
  * Lets the bundle in flight settle, frees the slot, gives the lease back, then
