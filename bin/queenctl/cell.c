@@ -191,23 +191,23 @@ search_bindir(char out[CELL_PATH])
 	closedir(d);
 }
 
-/* queend lies beside queenctl, or in the PATH. */
+/* Ours lie beside queenctl, or in the PATH. */
 static int
-find_queend(struct cell *c, struct err *e)
+find_ours(const char *name, char out[CELL_PATH], struct err *e)
 {
-	char self[CELL_PATH];
+	char self[CELL_PATH], rest[40];
 	const char *path = getenv("PATH");
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
+	snprintf(rest, sizeof(rest), "/%s", name);
 	if (n > 0) {
 		self[n] = '\0';
 		char *slash = strrchr(self, '/');
 
 		if (slash) {
 			*slash = '\0';
-			if (is_program(self, "queend"))
-				return put_path(c->queend, sizeof(c->queend), e,
-					self, "/queend");
+			if (is_program(self, name))
+				return put_path(out, CELL_PATH, e, self, rest);
 		}
 	}
 	while (path && *path) {
@@ -215,14 +215,13 @@ find_queend(struct cell *c, struct err *e)
 
 		if (len > 0 && len < CELL_PATH) {
 			snprintf(self, sizeof(self), "%.*s", (int)len, path);
-			if (is_program(self, "queend"))
-				return put_path(c->queend, sizeof(c->queend), e,
-					self, "/queend");
+			if (is_program(self, name))
+				return put_path(out, CELL_PATH, e, self, rest);
 		}
 		path += len + (path[len] == ':');
 	}
-	return err_set(
-		e, ERR_CONFIG, "cannot find queend beside queenctl or in PATH");
+	return err_set(e, ERR_CONFIG,
+		"cannot find %s beside queenctl or in PATH", name);
 }
 
 int
@@ -249,7 +248,11 @@ cell_find_programs(struct cell *c, struct err *e)
 			"(apt-get install postgresql), or name the folder of "
 			"initdb and postgres in QUEEN_PG_BIN",
 			CELL_PG_MIN);
-	return find_queend(c, e);
+	for (int i = 0; i < CELL_TOOLS; i++)
+		if (c->with[i] &&
+			find_ours(cell_tools[i].name, c->tool[i], e) != 0)
+			return -1;
+	return find_ours("queend", c->queend, e);
 }
 
 /* ---- whether it runs ---- */
@@ -305,6 +308,7 @@ read_env(const struct cell *c, struct cell_running *out)
 		TAKE("PG_HOST", pg_host);
 		TAKE("PG_USER", pg_user);
 		TAKE("PG_DATABASE", pg_database);
+		TAKE("QUEEN_WITH", with);
 #undef TAKE
 	}
 	fclose(f);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A private cell: a PostgreSQL data directory of its own, a socket folder
- * nobody else can enter, and one queend, held up by one supervising queenctl.
+ * nobody else can enter, one queend and the tools that were asked for, held up
+ * by one supervising queenctl.
  *
  *	DIR/data	the database
- *	DIR/log		postgres.log, queend.log, supervisor.log
+ *	DIR/log		postgres.log, queend.log, supervisor.log, one per tool
+ *	DIR/key		QUEEN_ENCRYPTION_KEY of all of them, made with the
+ *			first tool; mode 0600
  *	DIR/cell.lock	locked by the supervisor for its life; holds its pid
  *	DIR/cell.env	how to reach it: URL, PG_HOST, PG_USER, PG_DATABASE
  *
- * Run by root, both servers run as an unprivileged user.
+ * Run by root, all of them run as an unprivileged user.
  */
 #ifndef QUEENCTL_CELL_H
 #define QUEENCTL_CELL_H
@@ -20,7 +23,7 @@
 
 struct err;
 
-enum { CELL_PATH = 1024, CELL_PORT_DEFAULT = 6632 };
+enum { CELL_PATH = 1024, CELL_PORT_DEFAULT = 6632, CELL_TOOLS = 2 };
 
 /* Where everything of a cell is; filled by cell_locate. */
 struct cell {
@@ -34,13 +37,24 @@ struct cell {
 	int port;			/* HTTP */
 	char bindir[CELL_PATH];		/* initdb and postgres */
 	char queend[CELL_PATH];
+	bool with[CELL_TOOLS];		/* of cell_tools */
+	char tool[CELL_TOOLS][CELL_PATH];
 };
+
+/* What may run beside queend. */
+struct cell_tool {
+	const char *word;		/* in --with: pgsrc */
+	const char *name;		/* queen-pgsrc */
+	const char *listen_env, *listen;
+};
+extern const struct cell_tool cell_tools[CELL_TOOLS];
 
 /* A supervisor that is there. */
 struct cell_running {
 	pid_t pid;
 	char url[300];
 	char pg_host[108], pg_user[64], pg_database[64];
+	char with[64];			/* a comma list of words */
 };
 
 #define CELL_DATABASE "queen"
@@ -51,7 +65,12 @@ struct cell_running {
  */
 int cell_locate(struct cell *c, const char *dir, struct err *e)
 	__attribute__((warn_unused_result));
-/* Finds PostgreSQL 15 or newer and queend; needed to start, not to stop. */
+/* list: pgsrc,pgsink or NULL; ERR_CONFIG names the word that is none. */
+int cell_with(struct cell *c, const char *list, struct err *e)
+	__attribute__((warn_unused_result));
+/* Is the tool in such a list? */
+bool cell_with_has(const char *list, int tool);
+/* Finds PostgreSQL 15 or newer and our programs; to start, not to stop. */
 int cell_find_programs(struct cell *c, struct err *e)
 	__attribute__((warn_unused_result));
 /* True when a supervisor holds the cell; out may be NULL. */

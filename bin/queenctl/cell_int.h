@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by cell.c (where, whether), cell_make.c and cell_run.c. */
+/* Shared by cell.c (where, whether), cell_make.c, cell_run.c, cell_with.c. */
 #ifndef QUEENCTL_CELL_INT_H
 #define QUEENCTL_CELL_INT_H
 
@@ -29,5 +29,22 @@ int cell_lock(const struct cell *c, int *fd, struct err *e)
 	__attribute__((warn_unused_result));
 int cell_write_env(const struct cell *c, struct err *e)
 	__attribute__((warn_unused_result));
+/* host:port that takes connections? */
+bool cell_answers(const char *host, const char *port);
+
+/* ---- cell_with.c ---- */
+
+/* A comma list of the words that are wanted. */
+void cell_with_write(const struct cell *c, char *out, size_t cap);
+/* Makes DIR/key where a tool is wanted and there is none. */
+int cell_with_key(const struct cell *c, struct err *e)
+	__attribute__((warn_unused_result));
+/* In a child: DIR/key, if it is there and no key is set. */
+void cell_with_env(const struct cell *c);
+/* Is anybody on the port of a tool that is wanted? */
+int cell_with_check(const struct cell *c, struct err *e)
+	__attribute__((warn_unused_result));
+/* Its listener takes connections, or it has none. */
+bool cell_with_answers(int tool);
 
 #endif

@@ -29,6 +29,7 @@ static const char cell_settings[] = "\n"
 				    "listen_addresses = ''\n"
 				    "unix_socket_permissions = 0700\n"
 				    "max_connections = 300\n"
+				    "wal_level = logical\n"
 				    "shared_buffers = 256MB\n"
 				    "max_wal_size = 4GB\n"
 				    "wal_compression = on\n"
@@ -304,14 +305,16 @@ cell_write_env(const struct cell *c, struct err *e)
 		cell_path(c, "cell.env.new", fresh, e) != 0)
 		return -1;
 	FILE *f = fopen(fresh, "we");
+	char with[64];
 
 	if (!f)
 		return err_errno(e, "cannot open %s", fresh);
+	cell_with_write(c, with, sizeof(with));
 	fprintf(f,
 		"QUEEN_SERVER=http://%s:%d\nPG_HOST=%s\nPG_USER=queen\n"
-		"PG_DATABASE=" CELL_DATABASE "\n",
+		"PG_DATABASE=" CELL_DATABASE "\nQUEEN_WITH=%s\n",
 		strcmp(c->bind, "0.0.0.0") == 0 ? "127.0.0.1" : c->bind,
-		c->port, c->sock);
+		c->port, c->sock, with);
 	if (fclose(f) != 0 || rename(fresh, path) != 0)
 		return err_errno(e, "cannot write %s", path);
 	return 0;

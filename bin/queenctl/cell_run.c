@@ -2,8 +2,8 @@
 /*
  * Holds a private cell up.  The supervisor waits for signals and nothing
  * else: a child that dies is started again, with a pause that grows; SIGTERM
- * ends queend first, then PostgreSQL.  Should the supervisor itself be
- * killed, the kernel tells the children (PDEATHSIG).
+ * ends the tools first, then queend, then PostgreSQL.  Should the supervisor
+ * itself be killed, the kernel tells the children (PDEATHSIG).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,11 +32,14 @@ enum {
 	RUN_PAUSE_MIN_MS = 200,
 	RUN_PAUSE_MAX_MS = 10000,
 	RUN_STOP_QUEEND_MS = 20000,
+	RUN_STOP_TOOL_MS = 130000, /* above the longest grace */
 	RUN_LOG_MAX_BYTES = 16 << 20,
 };
 
 struct child {
 	const char *name;
+	const char *path; /* NULL: postgres */
+	int number; /* of a tool */
 	pid_t pid; /* 0 = not running */
 	int64_t started_ms, again_ms, pause_ms;
 	off_t log_from; /* where its log of this start begins */
@@ -44,7 +47,7 @@ struct child {
 
 struct run {
 	struct cell *c;
-	struct child postgres, queend;
+	struct child postgres, queend, tool[CELL_TOOLS];
 	int lock_fd, ready_fd;
 	bool stopping;
 };
@@ -104,39 +107,29 @@ prepare_child(const struct cell *c, const char *name, int death_signal)
 }
 
 static void
-exec_postgres(const struct cell *c)
+exec_postgres(const struct cell *c, const struct child *ch)
 {
 	char path[CELL_PATH + 16], data[CELL_PATH];
 	struct err e = ERR_ZERO;
 
 	if (cell_path(c, "data", data, &e) != 0)
 		_exit(126);
-	prepare_child(c, "postgres", SIGINT); /* fast shutdown */
+	prepare_child(c, ch->name, SIGINT); /* fast shutdown */
 	snprintf(path, sizeof(path), "%s/postgres", c->bindir);
 	/* by its path: a bare name it would look up in PATH, to find itself */
 	execl(path, path, "-D", data, "-k", c->sock, (char *)NULL);
 	_exit(127);
 }
 
+/* What ours are told beside the environment of `up`. */
 static void
-exec_queend(const struct cell *c)
+set_environment(const struct cell *c)
 {
 	static const char *const cleared[] = { "QUEEN_PG_CONNINFO",
 		"PG_PASSWORD", "PG_PORT", "PG_USE_SSL", "PG_DB", "PGSERVICE",
 		"PGPASSWORD", "PGOPTIONS", "NOTIFY_SOCKET", "JOURNAL_STREAM" };
-	char port[16], folder[CELL_PATH], name[] = "queend";
-	char *argv[] = { name, NULL };
+	char port[16];
 
-	/*
-	 * Opened while we may: a checkout below root's home is closed to the
-	 * user the servers run as, the program in it is not.
-	 */
-	snprintf(folder, sizeof(folder), "%s", c->queend);
-	*strrchr(folder, '/') = '\0';
-	int folder_fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int queend_fd = open(c->queend, O_PATH | O_CLOEXEC);
-
-	prepare_child(c, "queend", SIGTERM);
 	for (size_t i = 0; i < sizeof(cleared) / sizeof(cleared[0]); i++)
 		unsetenv(cleared[i]);
 	snprintf(port, sizeof(port), "%d", c->port);
@@ -146,16 +139,37 @@ exec_queend(const struct cell *c)
 	setenv("PG_HOST", c->sock, 1);
 	setenv("PG_USER", "queen", 1);
 	setenv("PG_DATABASE", CELL_DATABASE, 1);
+	cell_with_env(c);
+}
+
+/* One of ours. */
+static void
+exec_ours(const struct cell *c, const struct child *ch)
+{
+	char folder[CELL_PATH], name[32];
+	char *argv[] = { name, NULL };
+
+	/*
+	 * Opened while we may: a checkout below root's home is closed to the
+	 * user the servers run as, the program in it is not.
+	 */
+	snprintf(name, sizeof(name), "%s", ch->name);
+	snprintf(folder, sizeof(folder), "%s", ch->path);
+	*strrchr(folder, '/') = '\0';
+	int folder_fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int file_fd = open(ch->path, O_PATH | O_CLOEXEC);
+
+	prepare_child(c, ch->name, SIGTERM);
+	set_environment(c);
 	execveat(folder_fd, name, argv, environ, 0); /* keeps its name in ps */
-	execveat(queend_fd, "", argv, environ, AT_EMPTY_PATH);
-	fprintf(stderr, "cannot run %s as user %s: %s\n", c->queend, c->user,
+	execveat(file_fd, "", argv, environ, AT_EMPTY_PATH);
+	fprintf(stderr, "cannot run %s as user %s: %s\n", ch->path, c->user,
 		strerror(errno));
 	_exit(127);
 }
 
 static int
-start_child(struct run *r, struct child *ch, void (*run)(const struct cell *),
-	struct err *e)
+start_child(struct run *r, struct child *ch, struct err *e)
 {
 	char path[CELL_PATH];
 	struct stat st;
@@ -168,8 +182,12 @@ start_child(struct run *r, struct child *ch, void (*run)(const struct cell *),
 
 	if (pid < 0)
 		return err_errno(e, "cannot fork");
-	if (pid == 0)
-		run(r->c);
+	if (pid == 0) {
+		if (ch->path)
+			exec_ours(r->c, ch);
+		else
+			exec_postgres(r->c, ch);
+	}
 	ch->pid = pid;
 	ch->started_ms = clk_mono_ms();
 	return 0;
@@ -194,25 +212,24 @@ reap(struct child *ch)
 }
 
 static bool
-postgres_answers(const struct cell *c)
+postgres_answers(const struct cell *c, const struct child *ch)
 {
+	(void)ch;
+
 	const char *keys[] = { "host", "user", "dbname", NULL };
 	const char *vals[] = { c->sock, "queen", "postgres", NULL };
 
 	return PQpingParams(keys, vals, 0) == PQPING_OK;
 }
 
-/* queend listens when it is ready, so a connection is enough. */
-static bool
-queend_answers(const struct cell *c)
+/* Ours listen when they are ready, so a connection is enough. */
+bool
+cell_answers(const char *host, const char *port)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list;
-	char port[16];
 	bool ok = false;
 
-	snprintf(port, sizeof(port), "%d", c->port);
-	if (getaddrinfo(strcmp(c->bind, "0.0.0.0") == 0 ? "127.0.0.1" : c->bind,
-		    port, &hints, &list) != 0)
+	if (getaddrinfo(host, port, &hints, &list) != 0)
 		return false;
 	int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -222,6 +239,24 @@ queend_answers(const struct cell *c)
 		close(fd);
 	freeaddrinfo(list);
 	return ok;
+}
+
+static bool
+queend_answers(const struct cell *c, const struct child *ch)
+{
+	char port[16];
+
+	(void)ch;
+	snprintf(port, sizeof(port), "%d", c->port);
+	return cell_answers(
+		strcmp(c->bind, "0.0.0.0") == 0 ? "127.0.0.1" : c->bind, port);
+}
+
+static bool
+tool_answers(const struct cell *c, const struct child *ch)
+{
+	(void)c;
+	return cell_with_answers(ch->number);
 }
 
 /* What its log says of this start last, a fatal line rather than another. */
@@ -249,13 +284,13 @@ last_words(const struct cell *c, const struct child *ch, char *out, size_t cap)
 }
 
 static int
-wait_for(struct run *r, struct child *ch, bool (*ready)(const struct cell *),
-	struct err *e)
+wait_for(struct run *r, struct child *ch,
+	bool (*ready)(const struct cell *, const struct child *), struct err *e)
 {
 	int64_t until_ms = clk_mono_ms() + RUN_BOOT_MS;
 	char words[160];
 
-	while (!ready(r->c)) {
+	while (!ready(r->c, ch)) {
 		if (reap(ch)) {
 			last_words(r->c, ch, words, sizeof(words));
 			return err_set(e, ERR_IO,
@@ -350,27 +385,35 @@ boot(struct run *r, struct err *e)
 	struct cell *c = r->c;
 
 	if (check_port(c, e) != 0 || cell_find_programs(c, e) != 0 ||
-		cell_make(c, e) != 0)
+		cell_make(c, e) != 0 || cell_with_key(c, e) != 0)
 		return -1;
-	if (start_child(r, &r->postgres, exec_postgres, e) != 0 ||
+	if (start_child(r, &r->postgres, e) != 0 ||
 		wait_for(r, &r->postgres, postgres_answers, e) != 0 ||
 		cell_make_database(c, e) != 0)
 		return -1;
-	if (start_child(r, &r->queend, exec_queend, e) != 0 ||
+	r->queend.path = c->queend;
+	if (start_child(r, &r->queend, e) != 0 ||
 		wait_for(r, &r->queend, queend_answers, e) != 0)
 		return -1;
+	for (int i = 0; i < CELL_TOOLS; i++) {
+		if (!c->with[i])
+			continue;
+		r->tool[i] = (struct child){ .name = cell_tools[i].name,
+			.path = c->tool[i],
+			.number = i };
+		if (start_child(r, &r->tool[i], e) != 0 ||
+			wait_for(r, &r->tool[i], tool_answers, e) != 0)
+			return -1;
+	}
 	return cell_write_env(c, e);
 }
 
 static void
-stop_child(struct child *ch, int signo, int64_t patience_ms)
+wait_for_end(struct child *ch, int64_t patience_ms)
 {
 	int64_t until_ms = clk_mono_ms() + patience_ms;
 
-	if (ch->pid == 0)
-		return;
-	kill(ch->pid, signo);
-	while (!reap(ch)) {
+	while (ch->pid != 0 && !reap(ch)) {
 		if (clk_mono_ms() > until_ms)
 			kill(ch->pid, SIGKILL);
 		usleep(RUN_POLL_US);
@@ -378,8 +421,21 @@ stop_child(struct child *ch, int signo, int64_t patience_ms)
 }
 
 static void
+stop_child(struct child *ch, int signo, int64_t patience_ms)
+{
+	if (ch->pid != 0)
+		kill(ch->pid, signo);
+	wait_for_end(ch, patience_ms);
+}
+
+static void
 stop_all(struct run *r)
 {
+	for (int i = 0; i < CELL_TOOLS; i++)
+		if (r->tool[i].pid != 0)
+			kill(r->tool[i].pid, SIGTERM);
+	for (int i = 0; i < CELL_TOOLS; i++)
+		wait_for_end(&r->tool[i], RUN_STOP_TOOL_MS);
 	stop_child(&r->queend, SIGTERM, RUN_STOP_QUEEND_MS);
 	/* never SIGKILL by the clock: a checkpoint may take its time */
 	stop_child(&r->postgres, SIGINT, INT64_MAX / 2);
@@ -398,7 +454,7 @@ schedule(struct child *ch)
 }
 
 static void
-keep_up(struct run *r, struct child *ch, void (*run)(const struct cell *))
+keep_up(struct run *r, struct child *ch)
 {
 	struct err e = ERR_ZERO;
 
@@ -408,7 +464,7 @@ keep_up(struct run *r, struct child *ch, void (*run)(const struct cell *))
 		return;
 	log_line(LOG_INFO, "cell", "starting a server again", "name=%s",
 		ch->name);
-	if (start_child(r, ch, run, &e) != 0) {
+	if (start_child(r, ch, &e) != 0) {
 		log_line(LOG_WARN, "cell", "cannot start a server", "error=%s",
 			log_quote(e.text));
 		schedule(ch);
@@ -470,8 +526,11 @@ cell_supervise(struct cell *c, int ready_fd)
 		if (sig == SIGTERM || sig == SIGINT)
 			r.stopping = true;
 		else if (!r.stopping) {
-			keep_up(&r, &r.postgres, exec_postgres);
-			keep_up(&r, &r.queend, exec_queend);
+			keep_up(&r, &r.postgres);
+			keep_up(&r, &r.queend);
+			for (int i = 0; i < CELL_TOOLS; i++)
+				if (c->with[i])
+					keep_up(&r, &r.tool[i]);
 		}
 	}
 	log_line(LOG_INFO, "cell", "stopping", "dir=%s", log_quote(c->dir));
@@ -537,7 +596,7 @@ cell_up(struct cell *c, bool detach, bool *was_up, pid_t *supervisor,
 		return 0;
 	/* the lock file must have a place before the supervisor takes it */
 	if (cell_find_programs(c, e) != 0 || check_port(c, e) != 0 ||
-		cell_make(c, e) != 0)
+		cell_with_check(c, e) != 0 || cell_make(c, e) != 0)
 		return -1;
 	if (pipe2(fds, O_CLOEXEC) != 0)
 		return err_errno(e, "cannot make a pipe");

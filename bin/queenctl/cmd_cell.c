@@ -15,6 +15,20 @@
 
 enum { DOWN_MS = 120000 };
 
+static void
+write_with(struct jwrite *w, const char *list)
+{
+	jwrite_key(w, "with");
+	jwrite_array(w);
+	while (*list) {
+		size_t n = strcspn(list, ",");
+
+		jwrite_str(w, span_make(list, n));
+		list += n + (list[n] == ',');
+	}
+	jwrite_end(w);
+}
+
 static int
 answer_up(struct ctl *c, const struct cell *cell,
 	const struct cell_running *run, bool reused, bool detached)
@@ -30,6 +44,7 @@ answer_up(struct ctl *c, const struct cell *cell,
 	jwrite_kv_i64(&w, "pid", run->pid);
 	jwrite_kv_bool(&w, "reused", reused);
 	jwrite_kv_bool(&w, "detached", reused || detached);
+	write_with(&w, run->with);
 	jwrite_key(&w, "postgres");
 	jwrite_object(&w);
 	jwrite_kv_cstr(&w, "host", run->pg_host);
@@ -70,6 +85,14 @@ tell_up(struct ctl *c, const struct cmd_call *a, const struct cell *cell,
 	if (reused && other_port(a, run.url))
 		ctl_say(c, "note:     it keeps its port; for another one, stop "
 			   "it first");
+	for (int i = 0; reused && i < CELL_TOOLS; i++)
+		if (cell->with[i] && !cell_with_has(run.with, i))
+			ctl_say(c,
+				"note:     it runs without %s; to start it "
+				"too, stop the cell first",
+				cell_tools[i].name);
+	if (run.with[0])
+		ctl_say(c, "with:     %s", run.with);
 	ctl_say(c, "data:     %s", cell->dir);
 	ctl_say(c, "database: psql -h %s -U %s %s", run.pg_host, run.pg_user,
 		run.pg_database);
@@ -95,7 +118,8 @@ cmd_up(struct ctl *c, const struct cmd_call *a)
 	if (port < 1 || port > 65535)
 		return ctl_fail(
 			CTL_USER, "--port %" PRId64 " is out of range", port);
-	if (cell_locate(&cell, cmd_str(a, "dir"), &e) != 0)
+	if (cell_locate(&cell, cmd_str(a, "dir"), &e) != 0 ||
+		cell_with(&cell, cmd_str(a, "with"), &e) != 0)
 		return ctl_fail_err(&e);
 	if (strlen(bind) >= sizeof(cell.bind))
 		return ctl_fail(CTL_USER, "--bind is too long");
