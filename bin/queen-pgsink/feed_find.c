@@ -16,6 +16,7 @@
 
 enum {
 	FIND_EVERY_MS = 5000,
+	FIND_MISSING_MS = 2000,
 	FIND_AGAIN_MS = 1000,
 	WALK_PAGE = 10000,
 };
@@ -180,7 +181,12 @@ on_found(void *arg, const PGresult *res, const struct err *e)
 	bool soon = f->find_again;
 
 	f->find_again = false;
-	find_later(f, soon ? 0 : e ? FIND_AGAIN_MS : FIND_EVERY_MS);
+	if (soon)
+		find_later(f, 0);
+	else if (e)
+		find_later(f, FIND_AGAIN_MS);
+	else
+		find_later(f, f->group_id ? FIND_EVERY_MS : FIND_MISSING_MS);
 	feed_pop_arm(f);
 }
 
