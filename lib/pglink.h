@@ -64,7 +64,8 @@ int pglink_backend_pid(const struct pglink *k);
 
 /*
  * res: n results in order, borrowed until the callback returns.  why NULL on
- * success, else what the first failure was; res holds what came before it.
+ * success (then n > 0), else what the first failure was; res holds what came
+ * before it.
  */
 typedef void (*pglink_fn)(void *arg, PGresult *const *res, int n,
 	const struct connfault *why);

@@ -211,16 +211,30 @@ find_state(const char *text)
 	return NULL;
 }
 
-/* The line of that label behind the message, empty when there is none. */
+/* Up to the next part of a message, which may have several lines. */
+static struct span
+part_of(const char *p)
+{
+	static const char *const labels[] = {
+		"\nDETAIL:  ", "\nHINT:  ", "\nCONTEXT:  ", "\nLOCATION:  "
+	};
+	size_t n = strlen(p);
+
+	for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++) {
+		const char *end = strstr(p, labels[i]);
+
+		if (end && (size_t)(end - p) < n)
+			n = (size_t)(end - p);
+	}
+	return span_make(p, n);
+}
+
 static struct span
 labelled(const char *text, const char *label)
 {
 	const char *p = strstr(text, label);
 
-	if (!p)
-		return (struct span)SPAN_ZERO;
-	p += strlen(label);
-	return span_make(p, strcspn(p, "\n"));
+	return p ? part_of(p + strlen(label)) : (struct span)SPAN_ZERO;
 }
 
 static void
@@ -235,9 +249,9 @@ server_fault(struct pglink *k, const char *said, struct connfault *why)
 
 	BUG(!one);
 	memcpy(state, said, 5);
-	message = span_make(one, strcspn(one, "\n"));
-	detail = labelled(one, "\nDETAIL:  ");
-	hint = labelled(one, "\nHINT:  ");
+	message = span_trim(part_of(one));
+	detail = span_trim(labelled(one, "\nDETAIL:  "));
+	hint = span_trim(labelled(one, "\nHINT:  "));
 	/* a protocol violation: it knows a parameter of ours not */
 	pooler = strcmp(state, "08P01") == 0;
 	connfault_set(why, "postgres", connfault_is_transient(state),

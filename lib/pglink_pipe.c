@@ -312,12 +312,15 @@ take_tuples(struct pglink_op *o, PGresult *r)
 	o->res_n = 1;
 }
 
+/* Takes r over, which has no place here. */
 static void
-out_of_step(struct pglink *k)
+out_of_step(struct pglink *k, PGresult *r, const char *what)
 {
 	struct connfault why;
 
-	connfault_set(&why, "io", true, "the server lost count of statements");
+	pglink_heed(k, r);
+	PQclear(r);
+	connfault_set(&why, "io", true, "%s", what);
 	pglink_lose(k, &why);
 }
 
@@ -330,14 +333,18 @@ take_result(struct pglink *k, PGresult *r)
 	ExecStatusType st = PQresultStatus(r);
 
 	if (!o || (st == PGRES_PIPELINE_SYNC && o->kind != OP_SYNC)) {
-		pglink_heed(k, r);
-		PQclear(r);
-		out_of_step(k);
+		out_of_step(k, r, "the server lost count of statements");
 		return;
 	}
 	if (st == PGRES_PIPELINE_SYNC) {
 		PQclear(r);
 		finish(k);
+		return;
+	}
+	if (st == PGRES_COPY_IN || st == PGRES_COPY_OUT ||
+		st == PGRES_COPY_BOTH) {
+		/* nothing could be done with it, and no result ends it */
+		out_of_step(k, r, "the server began to copy");
 		return;
 	}
 	o->done++;

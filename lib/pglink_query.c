@@ -184,6 +184,19 @@ take_result(struct pglink *k, struct pglink_op *o, PGresult *r)
 	pglink_lose(k, &why);
 }
 
+/* Callers rely on one; what is no PostgreSQL may forget it. */
+static void
+demand_result(struct pglink_op *o)
+{
+	struct connfault why;
+
+	if (o->res_n > 0 && o->kind == OP_QUERY)
+		return;
+	connfault_set(&why, "io", true,
+		"the server did not answer a statement as PostgreSQL does");
+	pglink_op_fail(o, &why);
+}
+
 void
 pglink_query_read(struct pglink *k)
 {
@@ -203,6 +216,7 @@ pglink_query_read(struct pglink *k)
 			take_result(k, o, r);
 			continue;
 		}
+		demand_result(o);
 		pglink_op_answer(pglink_ops_take(&k->sent));
 		if (k->pg)
 			pglink_query_send(k);
