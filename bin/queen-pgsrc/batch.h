@@ -4,8 +4,8 @@
  * Their ids are made once, and so are their bytes, except that a queue may ask
  * for them sealed.
  */
-#ifndef PGSRC_BATCH_H
-#define PGSRC_BATCH_H
+#ifndef QUEEN_PGSRC_BATCH_H
+#define QUEEN_PGSRC_BATCH_H
 
 #include <stdbool.h>
 #include <stddef.h>

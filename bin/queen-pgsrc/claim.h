@@ -3,8 +3,8 @@
  * The lease of a source, held by one process: claimed, refreshed at a third
  * of its time, given back.  It says who should work; the pointer fences.
  */
-#ifndef PGSRC_CLAIM_H
-#define PGSRC_CLAIM_H
+#ifndef QUEEN_PGSRC_CLAIM_H
+#define QUEEN_PGSRC_CLAIM_H
 
 #include <stdbool.h>
 

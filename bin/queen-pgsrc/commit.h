@@ -5,8 +5,8 @@
  * bytes of what is in flight and sends the same bytes until bundle.h says that
  * they are in, or that they never will be.
  */
-#ifndef PGSRC_COMMIT_H
-#define PGSRC_COMMIT_H
+#ifndef QUEEN_PGSRC_COMMIT_H
+#define QUEEN_PGSRC_COMMIT_H
 
 #include <stdbool.h>
 #include <stddef.h>

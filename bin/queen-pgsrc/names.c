@@ -216,6 +216,13 @@ names_known(struct names *n, struct names_part *parts, size_t parts_n)
 
 /* ---- loading ---- */
 
+/* Until then one more must be known. */
+static int64_t
+deadline(const struct names *n)
+{
+	return loop_now_ms(n->x->loop) + LOAD_MS;
+}
+
 static void
 load_free(struct load *l)
 {
@@ -346,6 +353,7 @@ on_parts(void *arg, const PGresult *res, const struct err *e)
 		case VERDICT_MADE:
 			p->id = pgbin_i64(res, i, 2);
 			remember(l->names, p);
+			l->deadline_ms = deadline(l->names);
 			break;
 		case VERDICT_BUSY:
 			busy = true;
@@ -428,7 +436,7 @@ names_load(struct names *n, struct names_part *parts, size_t parts_n,
 		.parts_n = parts_n,
 		.fn = fn,
 		.arg = arg,
-		.deadline_ms = loop_now_ms(n->x->loop) + LOAD_MS };
+		.deadline_ms = deadline(n) };
 	n->load = l;
 	loop_timer_start(&n->again, 0);
 }

@@ -4,8 +4,8 @@
  * of its messages.  What is missing is made, in commits of its own.  Ids are
  * remembered, in bounds; an id that is gone is told by the call that uses it.
  */
-#ifndef PGSRC_NAMES_H
-#define PGSRC_NAMES_H
+#ifndef QUEEN_PGSRC_NAMES_H
+#define QUEEN_PGSRC_NAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>
