@@ -2,11 +2,15 @@
 """The routes of connectors: what is refused and why, what is stored, what is
 shown, and that no password is ever seen again."""
 import base64
+import glob
 import json
+import os
+import re
 import uuid
 
 import pytest
 
+import queenlib
 from queenlib import wait_until
 from sealkit import K1, K2, assert_not_in_the_database, key_id, keyed
 
@@ -628,3 +632,21 @@ def test_a_seal_opens_in_its_place_alone(new_cell, db):
     stored(two, "x", connection(password="p"))
     box = base64.b64decode(raw(db, "x")["connection"]["passwordSealed"])
     assert box[1] == key_id(K2)
+
+
+def test_every_code_and_phase_stands_on_the_page():
+    with open(os.path.join(queenlib.ROOT, "man", "queen-connector.5")) as f:
+        words = set(re.findall(r"\w+", f.read()))
+    found = set()
+    for folder in "bin/queen-pgsrc", "bin/queen-pgsink", "lib":
+        for path in glob.glob(os.path.join(queenlib.ROOT, folder, "*.c")):
+            with open(path) as f:
+                text = f.read()
+            found.update(re.findall(
+                r'connfault_set\(\s*[^,;"]*,\s*"(\w+)"', text))
+            found.update(re.findall(
+                r'connchild_phase\(\s*[^,;"]*,\s*"(\w+)"', text))
+            found.update(re.findall(r'start_say\(\s*s, "(\w+)"', text))
+    assert found - words == set()
+    assert {"slot_lost", "replica_identity", "connecting",
+            "waiting_for_slot", "no_key", "postgres"} <= found
