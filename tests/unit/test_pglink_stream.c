@@ -354,9 +354,8 @@ test_losses(void **state)
 	dial_up(f);
 	stream(f, START);
 	assert_true(f->a[0].ok);
-	pgserver_value(f->side,
-		"select pg_cancel_backend(active_pid) from"
-		" pg_replication_slots");
+	pgserver_value(f->side, "select pg_cancel_backend(active_pid) from"
+				" pg_replication_slots");
 	run_until(f, is_over);
 	assert_string_equal(f->why.sqlstate, "57014");
 	assert_false(f->why.retryable);
