@@ -306,12 +306,6 @@ pglink_server_version(const struct pglink *k)
 	return k->pg ? PQserverVersion(k->pg) : 0;
 }
 
-int
-pglink_backend_pid(const struct pglink *k)
-{
-	return k->pg ? PQbackendPID(k->pg) : 0;
-}
-
 void
 pglink_queue(struct pglink *k, struct pglink_op *o)
 {

@@ -56,11 +56,6 @@ void pglink_free(struct pglink *k);
 void pglink_give(struct pglink *k, pglink_end_fn on_end, void *arg);
 bool pglink_is_up(const struct pglink *k);
 int pglink_server_version(const struct pglink *k);	/* 170002 */
-/*
- * For pg_cancel_backend from another link: a server that waits for a lock does
- * not notice that this one is closed.
- */
-int pglink_backend_pid(const struct pglink *k);
 
 /*
  * res: n results in order, borrowed until the callback returns.  why NULL on

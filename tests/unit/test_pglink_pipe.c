@@ -234,13 +234,12 @@ static void
 test_an_idle_backend_says_why_it_ends(void **state)
 {
 	struct fix *f = *state;
-	char sql[80];
 
 	exec(f, 0, "x", "select 1");
 	land(f, 0);
-	snprintf(sql, sizeof(sql), "select pg_terminate_backend(%d)",
-		pglink_backend_pid(f->k));
-	pgserver_value(f->side, sql);
+	pgserver_value(f->side,
+		"select pg_terminate_backend(pid) from pg_stat_activity"
+		" where application_name = 'queen-pg/0 test'");
 	run_until(f, is_over);
 	assert_string_equal(f->why.sqlstate, "57P01");
 }
