@@ -24,9 +24,9 @@ PASSWORD = "s3cret-far"
 
 
 class FarServer(queenlib.Server):
-    def __init__(self, version):
+    def __init__(self, version, **settings):
         super().__init__(version, max_replication_slots=30,
-                         max_wal_senders=30)
+                         max_wal_senders=30, **settings)
         # members of `guarded` prove who they are, all others are trusted
         self.admin("create role guarded nologin")
         path = os.path.join(self.data, "pg_hba.conf")

@@ -130,6 +130,13 @@ class StepProxy(Proxy):
         self.cut.clear()
         self.marker = marker
 
+    def arms(self, batch):
+        """True = from this request on messages are counted."""
+        if not self.marker or not any(self.marker in x for x in batch):
+            return False
+        self.marker = None
+        return True
+
     def _pipe(self, one, two):
         link = {"one": one, "two": two, "front": Side(False),
                 "back": Side(True), "held": [], "armed": False, "pid": None}
@@ -166,8 +173,8 @@ class StepProxy(Proxy):
             if m[:1] in b"PBDEC":
                 continue
             batch, link["held"] = link["held"], []
-            if self.marker and any(self.marker in x for x in batch):
-                self.marker, link["armed"] = None, True
+            if self.arms(batch):
+                link["armed"] = True
             if not all(self._pass(link, link["two"], ">", x) for x in batch):
                 return False
 
