@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""queenctl up --with: the tools of a private cell, and their key."""
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import urllib.request
+
+import pytest
+
+import queenlib
+from ctlkit import NOTHING, SERVER, USER, Ctl
+from queenlib import wait_until
+
+PASSWORD = "Zwetschge-4711"
+SINK = {"kind": "sink", "connection": {
+    "host": "127.0.0.1", "port": 1, "database": "d", "user": "u",
+    "password": PASSWORD}, "sink": {
+        "queue": "q", "table": "public.t", "mode": "append"}}
+
+
+@pytest.fixture
+def home_cell(no_last_cell):
+    """A home, and ports of one cell with tools; it is down afterwards."""
+    home = tempfile.mkdtemp(prefix="queen-c-", dir="/tmp")
+    os.chmod(home, 0o755)
+    ports = [queenlib.Port() for _ in range(3)]
+    ctl = Ctl(home)
+    ctl.dir = os.path.join(home, "cell")
+    ctl.port, ctl.src, ctl.sink = (p.number for p in ports)
+    ctl.env["QUEEN_PGSRC_LISTEN"] = "127.0.0.1:%d" % ctl.src
+    ctl.env["QUEEN_PGSINK_LISTEN"] = "127.0.0.1:%d" % ctl.sink
+    ctl.env["QUEEN_PG_RELOAD_MS"] = "500"
+    ctl.up = ("up", "--detach", "--dir", ctl.dir, "--port", str(ctl.port))
+    yield ctl
+    subprocess.run(ctl.argv("down", "--dir", ctl.dir), env=ctl.env,
+                   check=False, timeout=120)
+    for port in ports:
+        port.give()
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def health(port):
+    with contextlib.suppress(OSError):
+        with urllib.request.urlopen(
+                "http://127.0.0.1:%d/healthz" % port, timeout=5) as reply:
+            return json.load(reply)
+    return {}
+
+
+def below(supervisor):
+    """{name: pid} of the programs it holds up."""
+    path = "/proc/%d/task/%d/children" % (supervisor, supervisor)
+    found = {}
+    with open(path) as f:
+        for pid in f.read().split():
+            with open("/proc/%s/comm" % pid) as name:
+                found[name.read().strip()] = int(pid)
+    return found
+
+
+def test_a_private_cell_with_tools(home_cell):
+    ctl = home_cell
+    assert "there are pgsrc and pgsink" in ctl.fails(
+        USER, *ctl.up, "--with", "pgsrc,kafka")
+    up = ctl.json(*ctl.up, "--with", "pgsrc,pgsink")
+    assert (up["with"], up["reused"]) == (["pgsrc", "pgsink"], False)
+    # one key for all of them, which nobody else can read
+    path = os.path.join(ctl.dir, "key")
+    with open(path) as f:
+        key = f.read()
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    assert len(key) == 65 and int(key, 16) > 0
+    running = below(up["pid"])
+    assert {"postgres", "queend", "queen-pgsrc", "queen-pgsink"} <= \
+        set(running)
+    assert os.stat("/proc/%d/stat" % running["queend"]).st_uid != 0
+    with open("/proc/%d/status" % running["queen-pgsink"]) as f:
+        assert "\nUid:\t0\t" not in f.read()
+    wait_until(lambda: health(ctl.src).get("status") == "ok")
+    # the password that queend sealed opens in the tool
+    ctl.run("connector", "apply", "s", "-f", "-",
+            stdin=json.dumps(SINK))
+
+    def failed():
+        found = ctl.json("connector", "get", "s")["status"]
+        return found if found.get("phase") == "error" else None
+    block = wait_until(failed)
+    assert block["error"]["code"] == "postgres"
+    assert wait_until(lambda: health(ctl.sink)["processes"] == 1)
+    # a tool that dies is started again
+    os.kill(running["queen-pgsrc"], signal.SIGKILL)
+    wait_until(lambda: below(up["pid"]).get("queen-pgsrc",
+                                            running["queen-pgsrc"])
+               != running["queen-pgsrc"])
+    wait_until(lambda: health(ctl.src).get("status") == "ok")
+    assert "with:     pgsrc,pgsink" in ctl.run(*ctl.up, "--with", "pgsrc")
+    running = below(up["pid"])
+    ctl.run("down", "--dir", ctl.dir)
+    assert not any(os.path.exists("/proc/%d" % p) for p in running.values())
+    # without tools: the key is still queend's, and the file the same
+    up = ctl.json(*ctl.up)
+    assert up["with"] == [] and set(below(up["pid"])) == {
+        "postgres", "queend"}
+    assert "it runs without queen-pgsink" in \
+        ctl.run(*ctl.up, "--with", "pgsink")
+    ctl.run("connector", "apply", "s", "-f", "-",
+            stdin=json.dumps(SINK))
+    with open(path) as f:
+        assert f.read() == key
+    for name in os.listdir(os.path.join(ctl.dir, "log")):
+        with open(os.path.join(ctl.dir, "log", name)) as f:
+            text = f.read()
+            assert PASSWORD not in text and key.strip() not in text, name
+
+
+def test_a_port_of_a_tool_that_is_taken(home_cell, cell):
+    ctl = home_cell
+    ctl.env["QUEEN_PGSINK_LISTEN"] = "127.0.0.1:%d" % cell.port.number
+    assert ctl.fails(SERVER, *ctl.up, "--with", "pgsink") == (
+        "queenctl: port %d of 127.0.0.1 is in use by another program; set "
+        "QUEEN_PGSINK_LISTEN to another, or to nothing\n"
+        % cell.port.number)
+    assert not os.path.exists(ctl.dir)
+    ctl.fails(NOTHING, "down", "--quiet", "--dir", ctl.dir)
