@@ -33,6 +33,7 @@ from connkit import new_tool  # noqa: E402, F401
 from ctlkit import alone, ctl, stub  # noqa: E402, F401
 from pgkit import (far, far_server, far_servers, far_too,  # noqa: E402, F401
                    far_version)
+from sinkkit import sinks  # noqa: E402, F401
 from srckit import src  # noqa: E402, F401
 
 LOGS = pytest.StashKey()
