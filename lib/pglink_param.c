@@ -119,13 +119,68 @@ text_of(struct span s)
 	return t;
 }
 
+/* The same for every link. */
+static const char *const fixed[][2] = {
+	{ "client_encoding", "UTF8" },
+	{ "sslcert", NO_FILE },
+	{ "sslkey", NO_FILE },
+	{ "sslcrl", NO_FILE },
+	{ "sslcompression", "0" },
+	{ "sslsni", "1" },
+	{ "ssl_min_protocol_version", "TLSv1.2" },
+	{ "gssencmode", "disable" },
+	{ "channel_binding", "prefer" },
+	{ "target_session_attrs", "any" },
+	{ "passfile", NO_FILE },
+	{ "keepalives", "1" },
+	{ "keepalives_idle", "30" },
+	{ "keepalives_interval", "10" },
+	{ "keepalives_count", "3" },
+	{ "tcp_user_timeout", "60000" },
+};
+enum { FIXED = sizeof(fixed) / sizeof(fixed[0]), OWN = 11 };
+
 static PGconn *
-start(struct pglink *k, const char *password, const char *ca)
+start(const char *const own[OWN][2])
 {
-	char *host = text_of(k->conn->host), *user = text_of(k->conn->user);
-	char *database = text_of(k->conn->database);
-	char port[8];
-	const char *const words[][2] = {
+	const char *keys[FIXED + OWN + 1], *values[FIXED + OWN + 1];
+	struct pglink_env env;
+	size_t n = 0;
+	PGconn *pg;
+
+	for (size_t i = 0; i < FIXED; i++, n++) {
+		keys[n] = fixed[i][0];
+		values[n] = fixed[i][1];
+	}
+	for (size_t i = 0; i < OWN; i++, n++) {
+		keys[n] = own[i][0];
+		values[n] = own[i][1];
+	}
+	keys[n] = values[n] = NULL;
+	pglink_env_hide(&env);
+	/* a database's name is never taken for a connection string */
+	pg = PQconnectStartParams(keys, values, 0);
+	pglink_env_back(&env);
+	BUG(!pg);
+	return pg;
+}
+
+PGconn *
+pglink_param_start(struct pglink *k, struct connfault *why)
+{
+	bool repl = k->use == PGLINK_REPLICATION;
+	char *host, *user, *database, *password;
+	char ca[4096], port[8];
+	PGconn *pg;
+
+	if (root_cert(k, ca, sizeof(ca), why) < 0)
+		return NULL;
+	snprintf(port, sizeof(port), "%u", (unsigned)k->conn->port & 0xffff);
+	host = text_of(k->conn->host);
+	user = text_of(k->conn->user);
+	database = text_of(k->conn->database);
+	password = text_of(k->password);
+	pg = start((const char *const[OWN][2]){
 		{ "host", host },
 		{ "hostaddr", k->found.addr[k->at] },
 		{ "port", port },
@@ -134,61 +189,15 @@ start(struct pglink *k, const char *password, const char *ca)
 		{ "dbname", database },
 		{ "application_name", k->app },
 		{ "options", k->options },
-		{ "client_encoding", "UTF8" },
-		{ "replication",
-			k->use == PGLINK_REPLICATION ? "database" : "" },
+		{ "replication", repl ? "database" : "" },
 		{ "sslmode", conndoc_ssl_word(k->conn->ssl) },
 		{ "sslrootcert", ca },
-		{ "sslcert", NO_FILE },
-		{ "sslkey", NO_FILE },
-		{ "sslcrl", NO_FILE },
-		{ "sslcompression", "0" },
-		{ "sslsni", "1" },
-		{ "ssl_min_protocol_version", "TLSv1.2" },
-		{ "gssencmode", "disable" },
-		{ "channel_binding", "prefer" },
-		{ "target_session_attrs", "any" },
-		{ "passfile", NO_FILE },
-		{ "keepalives", "1" },
-		{ "keepalives_idle", "30" },
-		{ "keepalives_interval", "10" },
-		{ "keepalives_count", "3" },
-		{ "tcp_user_timeout", "60000" },
-	};
-	enum { N = sizeof(words) / sizeof(words[0]) };
-	const char *keys[N + 1], *values[N + 1];
-	struct pglink_env env;
-	PGconn *pg;
-
-	snprintf(port, sizeof(port), "%u", (unsigned)k->conn->port & 0xffff);
-	for (size_t i = 0; i < N; i++) {
-		keys[i] = words[i][0];
-		values[i] = words[i][1];
-	}
-	keys[N] = values[N] = NULL;
-	pglink_env_hide(&env);
-	/* a database's name is never taken for a connection string */
-	pg = PQconnectStartParams(keys, values, 0);
-	pglink_env_back(&env);
-	BUG(!pg);
-	free(host);
-	free(user);
-	free(database);
-	return pg;
-}
-
-PGconn *
-pglink_param_start(struct pglink *k, struct connfault *why)
-{
-	char *password, ca[4096];
-	PGconn *pg;
-
-	if (root_cert(k, ca, sizeof(ca), why) < 0)
-		return NULL;
-	password = text_of(k->password);
-	pg = start(k, password, ca);
+	});
 	explicit_bzero(password, strlen(password));
 	free(password);
+	free(database);
+	free(user);
+	free(host);
 	return pg;
 }
 

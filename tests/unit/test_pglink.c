@@ -2,6 +2,7 @@
 /* A link to a real server: how it is reached, refused, used and lost. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -74,8 +75,6 @@ test_tcp_is_watched(void **state)
 	struct fix *f = *state;
 
 	dial_up(f);
-	/* ours; of the server's own end nothing is said */
-	(void)f;
 	for (int fd = 3, found = 0; fd < 64 && !found; fd++) {
 		int idle = 0, interval = 0, count = 0, user = 0;
 		socklen_t n = sizeof(int);
@@ -85,10 +84,10 @@ test_tcp_is_watched(void **state)
 		if (getpeername(fd, (struct sockaddr *)&at, &at_n) != 0 ||
 			ntohs(at.sin_port) != server.port)
 			continue;
-		getsockopt(fd, IPPROTO_TCP, 4 /* KEEPIDLE */, &idle, &n);
-		getsockopt(fd, IPPROTO_TCP, 5 /* KEEPINTVL */, &interval, &n);
-		getsockopt(fd, IPPROTO_TCP, 6 /* KEEPCNT */, &count, &n);
-		getsockopt(fd, IPPROTO_TCP, 18 /* USER_TIMEOUT */, &user, &n);
+		getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &n);
+		getsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, &n);
+		getsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, &n);
+		getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user, &n);
 		found = idle == 30 && interval == 10 && count == 3 &&
 			user == 60000;
 		if (found)

@@ -4,8 +4,8 @@
 
 #include "pglink_fix.h"
 
-enum { ROWS = 20000, KEEP_MS = 2100, GRACE_MS = 10000 };
-#define TIMEOUT "700ms"
+enum { ROWS = 20000, KEEP_MS = 3300, GRACE_MS = 10000 };
+#define TIMEOUT "1500ms"
 #define START                                                                  \
 	"START_REPLICATION SLOT \"s\" LOGICAL 0/0 (proto_version '1', "        \
 	"publication_names 'p')"
