@@ -864,7 +864,7 @@ open_child(void)
 }
 
 static void
-open_end(struct owner_end *o, struct loop *l)
+open_end(struct owner_end *o, struct loop *l, const char *more)
 {
 	loop = o->loop = l;
 	o->x = (struct ctx){ .loop = l,
@@ -872,8 +872,7 @@ open_end(struct owner_end *o, struct loop *l)
 		.task = connchild_task(child),
 		.pointer_key = SPAN_LIT("src:s:pointer") };
 	unit_queue_init(&o->queue);
-	o->x.work = link_new(server.conninfo,
-		"set idle_in_transaction_session_timeout = '300ms'");
+	o->x.work = link_new(server.conninfo, more);
 	o->x.side = link_new(server.conninfo, NULL);
 	loop = first_loop;
 }
@@ -891,8 +890,9 @@ start(void **state)
 	value_of("create function slow() returns trigger language plpgsql as "
 		 "'begin perform pg_advisory_xact_lock_shared(77); "
 		 "return null; end'");
-	open_end(&A, loop);
-	open_end(&F, loop_new());
+	open_end(&A, loop, NULL);
+	open_end(&F, loop_new(),
+		"set idle_in_transaction_session_timeout = '300ms'");
 	return 0;
 }
 
