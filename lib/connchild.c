@@ -26,7 +26,7 @@
 
 enum {
 	TASK_MS = 10000,
-	STATUS_MIN_MS = 1000,
+	STATUS_MIN_MS = 200, /* rows are the parent's to ration */
 	STATUS_MAX_MS = 10000,
 	SAME_MS = 60000, /* the same error again is no news for so long */
 	LAST_WORDS_MS = 1000,

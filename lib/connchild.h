@@ -63,7 +63,7 @@ void connchild_set_arg(struct connchild *c, void *arg);
 const struct connchild_task *connchild_task(const struct connchild *c);
 void connchild_free(struct connchild *c);
 
-/* ---- status; sent on a change, at most once a second, at least every 10 s */
+/* ---- status; sent on a change, at most every 200 ms, at least every 10 s */
 
 /* A literal of queen-connector(5); streaming, snapshot, running: also well. */
 void connchild_phase(struct connchild *c, const char *phase);

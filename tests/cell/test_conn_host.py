@@ -36,7 +36,12 @@ def run(tool, *args, **env):
 
 
 def alive(pid):
-    return os.path.exists("/proc/%d" % pid)
+    """Not gone, nor waiting for somebody to collect its status."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 # ---- boot ----
