@@ -253,13 +253,24 @@ on_commit(struct pipeline *p, struct err *e)
 	return PIPELINE_OK;
 }
 
+/* Steps that wait for company may go on waiting, but for ten seconds only. */
+static bool
+is_idle(const struct pipeline *p)
+{
+	const struct unit_queue *q = &p->queue;
+
+	return !p->in_txn && !p->tail.in_txn && q->messages == 0 &&
+	       q->forced == 0 && q->in_flight == 0;
+}
+
 void
 pipeline_idle(struct pipeline *p, uint64_t lsn, int64_t now_ms)
 {
 	struct pointer_place at = p->tail;
 	struct unit *u;
 
-	if (p->in_txn || p->queue.units > 0 || at.in_txn || lsn <= at.lsn)
+	if (!is_idle(p) || lsn < at.lsn ||
+		(lsn == at.lsn && p->queue.units == 0))
 		return;
 	if (p->has_advanced && now_ms - p->advanced_ms < IDLE_STEP_MS)
 		return;

@@ -285,18 +285,22 @@ on_lost(void *arg)
 static void
 on_timer(void *arg)
 {
-	struct source *s = arg;
+	run(arg);
+}
+
+static void
+begin(struct source *s)
+{
+	const struct conndoc *d = s->x->task->doc;
 	const struct claim_events ev = { .on_won = on_won,
 		.on_standby = on_standby,
 		.on_trouble = on_trouble,
 		.on_lost = on_lost,
 		.arg = s };
 
-	if (s->state == SOURCE_WAITS) {
-		run(s);
-		return;
-	}
-	if (!s->x->task->doc->enabled && !s->x->task->doc->deleting) {
+	connchild_well(s->x->child);
+	if (!d->enabled && !d->deleting) {
+		s->state = SOURCE_DISABLED;
 		connchild_phase(s->x->child, "disabled");
 		return;
 	}
@@ -305,12 +309,29 @@ on_timer(void *arg)
 }
 
 static void
-on_link(void *arg, enum pgconn_event ev, const struct err *why)
+on_work(void *arg, enum pgconn_event ev, const struct err *why)
 {
 	/* who waits for an answer says what it means */
 	(void)arg;
 	(void)ev;
 	(void)why;
+}
+
+/* Nothing is begun before there is somebody to ask. */
+static void
+on_side(void *arg, enum pgconn_event ev, const struct err *why)
+{
+	struct source *s = arg;
+	struct connfault f;
+
+	if (s->state != SOURCE_CONNECTS || s->stopping)
+		return;
+	if (ev == PGCONN_UP) {
+		begin(s);
+		return;
+	}
+	connfault_cell(&f, why);
+	connchild_complain(s->x->child, &f);
 }
 
 static void
@@ -321,8 +342,8 @@ open_cell(struct source *s)
 	char app[96];
 
 	snprintf(app, sizeof(app), "queen-pgsrc %.*s", SPAN_ARG(name));
-	x->work = pgconn_new(x->loop, x->conninfo, app, on_link, s);
-	x->side = pgconn_new(x->loop, x->conninfo, app, on_link, s);
+	x->work = pgconn_new(x->loop, x->conninfo, app, on_work, s);
+	x->side = pgconn_new(x->loop, x->conninfo, app, on_side, s);
 	snprintf(x->cell_tag, sizeof(x->cell_tag), "%.*s",
 		SPAN_ARG(x->task->cell_tag));
 	x->pointer_key =
@@ -339,9 +360,7 @@ source_new(struct ctx *x)
 	BUG(!s);
 	s->x = x;
 	open_cell(s);
-	s->state = SOURCE_DISABLED;
 	loop_timer_init(&s->timer, x->loop, on_timer, s);
-	loop_timer_start(&s->timer, 0);
 	return s;
 }
 

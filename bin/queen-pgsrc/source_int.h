@@ -17,6 +17,7 @@ struct claim;
 struct start;
 
 enum source_state {
+	SOURCE_CONNECTS,	/* to the cell */
 	SOURCE_DISABLED,
 	SOURCE_CLAIMS,
 	SOURCE_STARTS,

@@ -16,6 +16,7 @@ import collections
 import contextlib
 import ctypes
 import json
+import random
 import re
 import struct
 import threading
@@ -23,7 +24,7 @@ from decimal import Decimal
 
 import pytest
 
-from queenlib import NIL_TENANT, TENANT, wait_until
+from queenlib import TENANT, wait_until
 
 Event = collections.namedtuple("Event", "queue partition offset id payload")
 ZSTD = ctypes.CDLL("libzstd.so.1")
@@ -133,8 +134,18 @@ def key_of(p):
     return tuple(p["key"].values())
 
 
-def is_copied(e):
-    return e.id[12:14] == ":s"
+def fills(found):
+    return [e for e in found if ID.match(e.id)[4]]
+
+
+def ops(found):
+    """`c:1 u:1~`: op, partition, ~ when something is unchanged; in order of
+    the stream."""
+    found = sorted(found, key=lambda e: (
+        number_of(e.payload["lsn"]), e.payload["seq"], e.id))
+    return " ".join("%s:%s%s" % (e.payload["op"], e.partition, "~" if
+                                 "unchanged" in e.payload else "")
+                    for e in found)
 
 
 class Replay:
@@ -239,11 +250,12 @@ def table_rows(far, table, key=("id",), columns="*"):
 class Source:
     """One connector: its document, its tables, what came of them."""
 
-    def __init__(self, tool, far, name, tables, tenant=TENANT, **more):
+    def __init__(self, tool, far, name, tables, tenant=TENANT,
+                 connection=None, **more):
         self.tool_, self.far, self.name, self.tenant = tool, far, name, tenant
         self.document = {
             "kind": "source", "enabled": True,
-            "connection": far.connection(),
+            "connection": connection or far.connection(),
             "source": {"tables": tables, **more}}
         self.version = tool.put(name, self.document, tenant=tenant)
 
@@ -269,6 +281,11 @@ class Source:
             (self.tenant, self.name))
         return json.loads(found[0][0]) if found and found[0][0] else None
 
+    def is_copying(self):
+        """Some of it is in the queue."""
+        p = self.pointer()
+        return p is not None and p["snapshot"]["rows"] > 0
+
     def lease(self):
         """The node that holds it, None when nobody does."""
         found = self.tool_.db.value(
@@ -283,35 +300,104 @@ class Source:
         return self.tool_.await_status(self.name, self.tenant, phase=phase,
                                        **more)
 
+    def queues(self):
+        return sorted({t["queue"] for t in self.document["source"]["tables"]})
+
+    def raw(self):
+        return [e for q in self.queues()
+                for e in raw_events(self.tool_.db, q, self.tenant)]
+
     def events(self):
-        queues = {t["queue"] for t in self.document["source"]["tables"]}
-        return [e for q in sorted(queues)
+        return [e for q in self.queues()
                 for e in events(self.tool_.db, q, self.tenant)]
 
-    def caught_up(self):
-        """Until all that the source has committed is in the queue."""
-        lsn = self.far.lsn()
-        self.far.rows("select pg_logical_emit_message(true, 'test', '')")
-        wait_until(lambda: self.at() >= lsn, what="%s at %X: %s" % (
-            self.name, lsn, self.status()))
-        return self.events()
+    def until(self, fn):
+        """The events, once fn says so of them."""
+        found = []
 
-    def at(self):
-        p = self.pointer()
-        return 0 if p is None or p["snapshot"] or p["inTxn"] \
-            else number_of(p["lsn"])
+        def holds():
+            found[:] = self.events()
+            return fn(found)
+        wait_until(holds, every_s=0.1)
+        return found
+
+    def await_ops(self, text):
+        with contextlib.suppress(AssertionError):
+            self.until(lambda found: ops(found) == text)
+        found = self.events()
+        assert ops(found) == text, (ops(found), self.status())
+        return found
 
     def confirmed(self):
         found = self.far.slots().get(self.slot)
         return number_of(found) if found else 0
 
-    def check(self, *tables, **more):
-        """Caught up, the events replay to the tables."""
-        found = self.caught_up()
-        rows = {t if "." in t else "public." + t: table_rows(self.far, t)
-                for t in tables}
-        check(found, rows, **more)
-        return found
+    def check(self, *tables, key=("id",), **more):
+        """Until the events replay to the tables, which nobody changes."""
+        rows = {"public." + t: table_rows(self.far, t, key) for t in tables}
+
+        def replays(found):
+            with contextlib.suppress(Damage):
+                return check(found, rows, **more)
+        with contextlib.suppress(AssertionError):
+            return self.until(replays)
+        check(self.events(), rows, **more)
+        raise AssertionError(self.status())
+
+
+class Writers:
+    """Threads that call fn(cursor, rng) again and again, each with a
+    connection of its own."""
+
+    def __init__(self, far, n, fn):
+        self.far, self.fn = far, fn
+        self.over, self.faults, self.turns = threading.Event(), [], [0] * n
+        self.threads = [threading.Thread(target=self.run, args=(i,))
+                        for i in range(n)]
+        for t in self.threads:
+            t.start()
+
+    def run(self, i):
+        conn, rng = self.far.connect(), random.Random(i)
+        try:
+            with conn.cursor() as cur:
+                while not self.over.is_set():
+                    self.fn(cur, rng)
+                    self.turns[i] += 1
+        except Exception as e:  # whatever it is, the test must fail
+            self.faults.append(e)
+
+    def stop(self):
+        self.over.set()
+        for t in self.threads:
+            t.join()
+        assert not self.faults, self.faults
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+def waiting_for_lock(far):
+    """Pids of the sessions of this database that wait for one."""
+    return [r[0] for r in far.rows(
+        "select pid from pg_stat_activity where datname = current_database()"
+        " and wait_event_type = 'Lock'")]
+
+
+@contextlib.contextmanager
+def held_copy(far, source, table):
+    """The copy of the table stands: its next chunk has its snapshot, and
+    waits to read the rows.  Gives the cursor that holds it up."""
+    conn = far.connect(autocommit=False)
+    wait_until(source.is_copying, every_s=0.002)
+    with conn.cursor() as cur:
+        cur.execute("lock table %s in access exclusive mode" % table)
+        wait_until(lambda: waiting_for_lock(far), what="a waiting chunk")
+        yield cur
+        conn.commit()
 
 
 class Sources:
@@ -325,7 +411,7 @@ class Sources:
     def tool(self, **env):
         one = self.new_tool("queen-pgsrc", **{
             "QUEEN_PG_ALLOW_PRIVATE_NETWORKS": "true",
-            "QUEEN_PG_RELOAD_MS": "200", "QUEEN_PG_LEASE_TTL_MS": "3000",
+            "QUEEN_PG_LEASE_TTL_MS": "3000",
             **env}).start()
         self.tools.append(one)
         return one
@@ -379,6 +465,7 @@ def src(far, new_tool):
     watch.end()
 
 
-__all__ = ["NIL_TENANT", "TENANT", "Damage", "Event", "Source", "check",
-           "check_event", "compare", "events", "number_of", "parse",
-           "raw_events", "replay", "src", "table_rows"]
+__all__ = ["TENANT", "Damage", "Event", "Source", "Writers", "check",
+           "check_event", "compare", "events", "fills", "held_copy", "number_of",
+           "ops", "parse", "raw_events", "replay", "src", "table_rows",
+           "waiting_for_lock"]

@@ -183,6 +183,14 @@ an_idle_stream_steps_once_in_ten_seconds(void **state)
 	pipeline_idle(&p, 0xa0, 99000);
 	commit(0x90);
 	assert_string_equal(queued(), "@91;");
+	/* a step that waits for company does not wait for ever */
+	pipeline_idle(&p, 0x91, 99000);
+	assert_string_equal(queued(), "@91;@91!;");
+	pipeline_idle(&p, 0xa0, 120000);
+	assert_int_equal(bundle_take(&p.queue, &conf.limits), 2);
+	unit_queue_settle(&p.queue);
+	pipeline_idle(&p, 0x91, 120000);
+	assert_string_equal(queued(), "");
 }
 
 static void
