@@ -11,7 +11,7 @@ import threading
 import time
 
 import queenlib
-from queenlib import wait_until
+from queenlib import TENANT, wait_until
 from sinkkit import go_back, keep
 
 SUMS = "create table public.%s (id int primary key, sum bigint not null," \
@@ -29,27 +29,33 @@ def adder(sinks, name, **more):
 # ---- what an operator must mend ----
 
 def test_what_setup_refuses_is_in_the_status(sinks, far):
-    s = sinks("orders", "upsert", "create table public.%s (id int, n int)")
-    s.push([{"id": 1}])
-    block = s.await_error("no_key", "sink.key")
+    far.run("create table public.loose (id int, n int)", OLD_PROGRESS)
+    wrong = sinks("orders", "append", None, table_name="Orders")
+    keyless = sinks("loose", "upsert", None, key=["id"])
+    older = sinks("parts", "append", progressTable="public.progress")
+    for s in wrong, keyless, older:
+        s.push([{"id": 1}])
+    wrong.await_error("table_missing", 'no table "public"."Orders"')
+    block = keyless.await_error(
+        "no_key", 'CREATE UNIQUE INDEX ON loose ("id")')
     assert 20000 < block["retryInMs"] <= 30000
-    s.change(key=["id"])
-    s.await_error("no_key", "CREATE UNIQUE INDEX ON orders (\"id\")")
-    far.run("create unique index on public.orders (id)")
-    s.change(table="Orders")
-    s.await_error("table_missing", 'no table "public"."Orders"')
-    # an older sink's table: what is said mends it
-    far.run("create table public.progress (sink text, partition_id bigint,"
-            " partition text, last_offset bigint, updated_at timestamptz"
-            " default now(), primary key (sink, partition_id))")
-    s.change(table="orders", progressTable="public.progress")
-    block = s.await_error("progress_table", "run: ALTER TABLE")
-    far.run(block["error"]["message"].split("run: ")[1])
-    s.put()
-    s.await_rows([(1, None)])
-    block = s.await_status(phase="running", error=None, applied=1)
-    assert block["lastError"] is None or \
-        block["lastError"]["code"] == "progress_table"
+    block = older.await_error("progress_table", "run: ALTER TABLE")
+    # what they say mends it; a document that is put again is tried at once
+    far.run("create unique index on loose (id)",
+            block["error"]["message"].split("run: ")[1])
+    keyless.put()
+    older.put()
+    keyless.await_rows([(1, None)])
+    older.await_rows([(1, None)])
+    older.await_status(phase="running", error=None, applied=1)
+    assert far.rows("select last_offset, cell from progress") == [
+        (0, "5eed00c0ffee")]
+
+
+# of before times, groups and cells were kept in it
+OLD_PROGRESS = "create table public.progress (sink text, partition_id" \
+    " bigint, partition text, last_offset bigint, updated_at timestamptz" \
+    " default now(), primary key (sink, partition_id))"
 
 
 # ---- dead letters ----
@@ -220,7 +226,7 @@ def test_increments_are_exact_under_every_fault(sinks, far, db):
         s.push(made, "p%02d" % part)
     trouble = threading.Thread(target=disturb)
     trouble.start()
-    time.sleep(4)  # how long it is disturbed, not what is waited for
+    time.sleep(3)  # how long it is disturbed, not what is waited for
     over.set()
     trouble.join()
     s.drained(60)
@@ -263,38 +269,33 @@ def try_push(s, payloads):
         r["status"] == "queued" for r in reply.body)
 
 
-def test_rows_of_another_cell_wait_for_a_word(sinks, cell, db, far):
+def test_rows_of_another_cell_wait_for_a_word(sinks, cell, far):
     """As after a restore: other partition ids, the same offsets and times."""
-    s = adder(sinks, "moved")
-    for part in "ab":
-        s.push([{"id": 1, "n": 1}] * 3, part)
-    s.drained()
-    s.enable(False)
-    far.run("update queen.sink_progress set partition_id = partition_id +"
-            " 1000000, cell = 'feedfeedfeed', group_id = 77",
-            "insert into queen.sink_progress select sink, 7, 'gone', 5,"
-            " now(), 77, 'feedfeedfeed' from queen.sink_progress limit 1")
-    db.rows("update queen.consumers set committed = 0")
-    s.document["enabled"] = True
-    s.put()
-    s.await_error("cell_changed", "queenctl connector adopt moved")
-    assert s.rows() == [(1, 6, 6)]
-    assert cell.post("/api/v1/connectors/moved/adopt").status == 202
-    s.await_status(phase="running", skipped=4, applied=0)
-    s.push([{"id": 1, "n": 1}], "a")
-    s.await_rows([(1, 7, 7)])
-    assert s.progress("partition, last_offset, cell") == [
-        ("a", 3, "5eed00c0ffee"), ("b", 2, "5eed00c0ffee")]
-    # starting over instead
-    s.enable(False)
-    far.run("update queen.sink_progress set cell = 'feedfeedfeed'")
-    db.rows("update queen.consumers set committed = 0")
-    s.document["enabled"] = True
-    s.put()
-    s.await_error("cell_changed")
-    assert cell.post("/api/v1/connectors/moved/reset").status == 202
-    s.await_rows([(1, 12, 12)])
-    s.drained()
+    for queue in "adopted", "renewed":
+        for part in "ab":
+            cell.push(queue, [{"id": 1, "n": 1}] * 3, part)
+    far.run("create schema queen", "create table queen.sink_progress (sink"
+            " text, partition_id bigint, partition text, last_offset bigint,"
+            " last_created_at timestamptz, group_id bigint, cell text,"
+            " updated_at timestamptz not null default now(), primary key"
+            " (sink, partition_id))",
+            "insert into queen.sink_progress select '%s/' || s, 1000000 + n,"
+            " p, n, now(), 77, 'feedfeedfeed' from unnest(array['adopted',"
+            " 'renewed']) s, (values ('a', 1), ('b', 2), ('gone', 9))"
+            " v(p, n)" % TENANT)
+    both = [adder(sinks, name) for name in ("adopted", "renewed")]
+    for s, word in zip(both, ("adopt", "reset")):
+        s.await_error("cell_changed", "queenctl connector %s %s" % (
+            word, s.name))
+        assert s.rows() == []
+        reply = cell.post("/api/v1/connectors/%s/%s" % (s.name, word))
+        assert reply.status == 202, reply
+    for s, times in zip(both, (1, 6)):
+        s.await_rows([(1, times, times)])
+        s.drained()
+        s.await_status(phase="running", applied=times, skipped=6 - times)
+        assert s.progress("partition, last_offset, cell") == [
+            ("a", 2, "5eed00c0ffee"), ("b", 2, "5eed00c0ffee")]
 
 
 def test_a_new_life_of_the_group_applies_again(sinks, db):
