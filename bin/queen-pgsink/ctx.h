@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of one sink share; a child process has one. */
-#ifndef PGSINK_CTX_H
-#define PGSINK_CTX_H
+#ifndef QUEEN_PGSINK_CTX_H
+#define QUEEN_PGSINK_CTX_H
 
 #include <stdbool.h>
 #include <stdint.h>
