@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tool of connectors decides before its loop, and its families. */
+/* What a tool of connectors decides before its loop. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -12,7 +12,6 @@
 #include <sys/resource.h>
 
 #include "connhost.h"
-#include "connmetric.h"
 #include "err.h"
 #include "exit.h"
 
@@ -90,21 +89,6 @@ test_no_core_is_left(void **state)
 	prctl(PR_SET_DUMPABLE, 1);
 }
 
-static void
-test_families(void **state)
-{
-	(void)state;
-	for (int i = 0; i < CONNMETRIC_N; i++) {
-		const struct connmetric *m = &connmetric_table[i];
-		size_t n = strlen(m->name);
-
-		assert_int_equal(connmetric_find(span_of(m->name)), i);
-		assert_true(connmetric_is_counter(i) ==
-			    (strcmp(m->name + n - 6, "_total") == 0));
-	}
-	assert_int_equal(connmetric_find(SPAN_LIT("queen_pg_other")), -1);
-}
-
 int
 main(void)
 {
@@ -113,7 +97,6 @@ main(void)
 		cmocka_unit_test(test_node),
 		cmocka_unit_test(test_exit_codes),
 		cmocka_unit_test(test_no_core_is_left),
-		cmocka_unit_test(test_families),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
