@@ -231,6 +231,9 @@ on_commit_fault(void *arg, const struct connfault *f)
 	struct stream *s = arg;
 
 	s->commit_over = true;
+	/* of a run that ends for another reason it is the last word */
+	if (s->state != STREAM_RUNS)
+		connchild_complain(s->x->child, f);
 	stream_fail(s, f);
 	stream_step(s);
 }
