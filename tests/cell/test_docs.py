@@ -56,9 +56,13 @@ def rendered(page, title):
 
 # Settings
 
-def settings():
-    """The table of queend's settings, ranges with it."""
-    src = read("bin", "queend", "conf.c")
+SERVERS = ["queend", "queen-pgsrc", "queen-pgsink"]
+each_server = pytest.mark.parametrize("tool", SERVERS)
+
+
+def settings(tool="queend"):
+    """The table of a server's settings, ranges with it."""
+    src = read("bin", tool, "conf.c")
     src = src[src.index("conf_items[] = {"):]
     found = {}
     for kind, name, rest in re.findall(
@@ -72,17 +76,18 @@ def settings():
     return found, re.findall(r'ACCEPT\("(\w+)"\)', src)
 
 
-def described():
+def described(tool="queend"):
     """Variable -> text of its item in ENVIRONMENT."""
-    text = section("queend.8", "ENVIRONMENT")
-    text = text[:text.index(".Ss Accepted and not needed")]
+    text = section(tool + ".8", "ENVIRONMENT")
+    text = text.partition(".Ss Accepted and not needed")[0]
     return {name: " ".join(body.split()) for name, body in re.findall(
         r"^\.It Ev (\w+)\n(.*?)(?=^\.It|^\.El)", text, re.M | re.S)}
 
 
-def test_environment_lists_every_setting_with_default_and_range():
-    table, _ = settings()
-    page = described()
+@each_server
+def test_environment_lists_every_setting_with_default_and_range(tool):
+    table, _ = settings(tool)
+    page = described(tool)
     assert list(page) == list(table)
     for item in table.values():
         last = "Unset by default" if item.dflt is None \
@@ -95,18 +100,19 @@ def test_environment_lists_every_setting_with_default_and_range():
             assert re.search(r"\b%s\b" % word, page[item.name]), item.name
 
 
-def test_environment_is_what_the_program_says():
-    help_text = run([binary("queend"), "--help"], env={})
+@each_server
+def test_environment_is_what_the_program_says(tool):
+    help_text = run([binary(tool), "--help"], env={})
     assert help_text.returncode == 0
     printed = re.findall(r"^  ([A-Z][A-Z0-9_]+) .*?(?:\[([^]]*)\])?"
                          r"(?: \(or (\w+)_FILE\))?$", help_text.stdout, re.M)
-    table, _ = settings()
+    table, _ = settings(tool)
     assert [(n, d or None, bool(f)) for n, d, f in printed] == \
         [(i.name, i.dflt, i.secret) for i in table.values()]
-    check = run([binary("queend"), "--check-config"], env={})
+    check = run([binary(tool), "--check-config"], env={})
     assert check.returncode == 0
     values = dict(line.split("=", 1) for line in check.stdout.splitlines())
-    assert list(values) == list(described())
+    assert list(values) == list(described(tool))
     for item in table.values():
         if item.dflt is not None:
             assert values[item.name] == item.dflt, item.name
@@ -120,10 +126,10 @@ def test_names_accepted_and_not_needed_are_listed():
 
 
 def test_example_environment_names_real_settings():
-    table, _ = settings()
+    known = {name for tool in SERVERS for name in settings(tool)[0]}
     names = re.findall(r"^#?([A-Z][A-Z0-9_]+)=", read("systemd", "queen.env"),
                        re.M)
-    assert names and set(names) <= set(table)
+    assert names and set(names) <= known
 
 
 # Routes and metrics
@@ -155,12 +161,28 @@ def braces(name):
             braces(name[:found.start()] + word + name[found.end():])]
 
 
+def described_families(tool):
+    return [made for token in re.findall(
+        r"queen_[\w*{},]+", rendered(tool + ".8", "METRICS"))
+        for made in braces(token.rstrip(","))]
+
+
+@pytest.mark.parametrize("tool, kind", [("queen-pgsrc", "source"),
+                                        ("queen-pgsink", "sink")])
+def test_families_of_a_connectors_tool_are_those_described(
+        new_tool, tool, kind):
+    table = re.findall(r'\{ "(queen_pg_\w+)"', read("lib", "connmetric.c"))
+    other = "sink" if kind == "source" else "source"
+    wanted = {name for name in table if "_%s_" % other not in name}
+    said = re.findall(r"^# TYPE (\S+)", new_tool(tool).start().get(
+        "/metrics").body.decode(), re.M)
+    assert set(described_families(tool)) == wanted | set(said)
+
+
 def test_every_metric_family_is_described(cell):
     cell.push("q", [1])
     cell.pop("q", autoAck=True)
-    names = [made for token in re.findall(
-        r"queen_[\w*{},]+", rendered("queend.8", "METRICS"))
-        for made in braces(token.rstrip(","))]
+    names = described_families("queend")
     patterns = [re.compile(re.escape(n).replace(r"\*", r"\w+") + r"\Z")
                 for n in names]
     families = re.findall(r"^# TYPE (\S+)", cell.get(
@@ -280,12 +302,16 @@ def page_steps(page):
     return steps
 
 
-def readme_steps():
-    text = re.search(r"^```sh\n(.*?)^```", read("README.md"), re.M | re.S)
+def readme_steps(n):
+    """Of the n-th block: a command, and below it the lines it prints."""
+    text = re.findall(r"^```sh\n(.*?)^```", read("README.md"), re.M | re.S)[n]
     steps, command = [], []
-    for line in text.group(1).splitlines():
+    for line in text.splitlines():
         if line.startswith("#> "):
-            steps.append(("\n".join(command), line[3:]))
+            if command:
+                steps.append(("\n".join(command), line[3:]))
+            else:
+                steps[-1] = (steps[-1][0], steps[-1][1] + "\n" + line[3:])
             command = []
         else:
             command.append(line)
@@ -324,9 +350,35 @@ def documented(new_cell, folder):
 
 def test_readme_tour_runs_as_printed(documented):
     _, here, env, folder = documented
-    steps = readme_steps()
-    assert len(steps) >= 8
+    steps = readme_steps(0)
+    assert len(steps) == 4
     shell(here(steps), env, folder)
+
+
+def test_readme_tables_run_as_printed(no_last_cell, folder):
+    """The try-out of the connectors, in another folder and on free ports."""
+    os.chmod(folder, 0o755)
+    ports = [queenlib.Port() for _ in range(4)]
+    http, shop, src, sink = (str(p.number) for p in ports)
+    env = {"PATH": os.environ["PATH"], "HOME": folder, "LC_ALL": "C.UTF-8",
+           "QUEEN_SERVER": "http://127.0.0.1:" + http,
+           "QUEEN_PGSRC_LISTEN": "127.0.0.1:" + src,
+           "QUEEN_PGSINK_LISTEN": "127.0.0.1:" + sink}
+    steps = []
+    for command, wanted in readme_steps(1):
+        for old, new in (("queenctl up", "queenctl up --port " + http),
+                         ("6633", shop), ("/tmp/queen-", folder + "/")):
+            command = command.replace(old, new)
+        steps.append((command, wanted.replace("/tmp/queen-", folder + "/")
+                      .replace("6632", http)))
+    try:
+        shell(steps, env, ROOT)
+    finally:
+        for argv in (["tests/demo/shop", "stop", folder + "/shop"],
+                     ["build/bin/queenctl", "down", "--dir", folder + "/try"]):
+            run(argv, env=env, cwd=ROOT)
+        for port in ports:
+            port.give()
 
 
 def test_worked_example_of_queen_runs_as_printed(documented):
@@ -408,6 +460,10 @@ def test_every_library_module_has_a_unit_test():
 
 # What is installed
 
+UNITS = ["queend.service", "queend@.service", "queen-pgsrc.service",
+         "queen-pgsink.service"]
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """DESTDIR of `make install`, from a copy: the tree is left alone."""
@@ -439,7 +495,8 @@ def test_install_lays_out_exactly_these_files(installed):
     wanted += ["/usr/share/man/man%s/%s" % (p[-1], os.path.basename(p))
                for p in glob.glob(os.path.join(MAN, "*.[1-9]"))]
     wanted += ["/usr/lib/systemd/system/" + u for u in (
-        "queen.target", "queend.service", "queend@.service")]
+        "queen.target", "queend.service", "queend@.service",
+        "queen-pgsrc.service", "queen-pgsink.service")]
     wanted += ["/usr/share/doc/queen/" + d for d in ("README.md", "queen.env")]
     assert found == sorted(wanted)
     for path in root.rglob("*"):
@@ -451,15 +508,15 @@ def test_install_lays_out_exactly_these_files(installed):
 def test_units_start_the_installed_program(installed):
     root, _ = installed
     units = root / "usr" / "lib" / "systemd" / "system"
-    for name in ("queend.service", "queend@.service"):
-        assert re.search(r"^ExecStart=/usr/bin/queend$",
+    for name in UNITS:
+        program = re.split("[@.]", name)[0]
+        assert re.search(r"^ExecStart=/usr/bin/%s$" % program,
                          (units / name).read_text(), re.M), name
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"),
                     reason="systemd-analyze is not installed")
-@pytest.mark.parametrize("unit", ["queen.target", "queend.service",
-                                  "queend@.service"])
+@pytest.mark.parametrize("unit", ["queen.target", *UNITS])
 def test_units_are_valid(installed, unit, tmp_path):
     root, _ = installed
     units = root / "usr" / "lib" / "systemd" / "system"
@@ -480,7 +537,7 @@ def test_units_are_valid(installed, unit, tmp_path):
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"),
                     reason="systemd-analyze is not installed")
-@pytest.mark.parametrize("unit", ["queend.service", "queend@.service"])
+@pytest.mark.parametrize("unit", UNITS)
 def test_units_are_closed(unit):
     """Exposure of at most 2.0, of 10."""
     done = run(["systemd-analyze", "security", "--offline=yes",
