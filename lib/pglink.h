@@ -89,6 +89,11 @@ struct pglink_param {
 void pglink_exec(struct pglink *k, const char *name, const char *sql,
 	const struct pglink_param *params, int n, pglink_fn fn, void *arg);
 /*
+ * Within a pglink_fn that tells of a failure: its named statement did not even
+ * prepare, so that it says nothing of the parameters.
+ */
+bool pglink_prepare_failed(const struct pglink *k);
+/*
  * Prepares, runs nothing: PQnparams of the one result is the number of its
  * parameters, of which the first n are declared text.
  */

@@ -92,6 +92,7 @@ struct pglink {
 	unsigned generation;	/* of their names on the server */
 	uint64_t flight;
 	bool open;		/* something was sent since the last sync */
+	bool prepare_failed;	/* the last failure was a prepare's */
 
 	/* the stream */
 	enum pglink_copy copy;

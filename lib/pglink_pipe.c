@@ -223,6 +223,12 @@ pglink_exec(struct pglink *k, const char *name, const char *sql,
 	pglink_queue(k, o);
 }
 
+bool
+pglink_prepare_failed(const struct pglink *k)
+{
+	return k->prepare_failed;
+}
+
 void
 pglink_describe(
 	struct pglink *k, const char *sql, int n, pglink_fn fn, void *arg)
@@ -355,6 +361,7 @@ take_result(struct pglink *k, PGresult *r)
 		if (st != PGRES_PIPELINE_ABORTED) {
 			pglink_heed(k, r);
 			connfault_result(&why, r, k->pg);
+			k->prepare_failed = o->preparing && o->done == 1;
 		}
 		pglink_op_fail(o, &why);
 		PQclear(r);
