@@ -278,7 +278,7 @@ on_sql_up(struct start *s)
 {
 	/* a session that waits for hours ends with its client; not vital */
 	pglink_query(s->link_sql.k,
-		"set client_connection_check_interval = 2000", NULL, NULL);
+		"set client_connection_check_interval = 500", NULL, NULL);
 	if (pglink_server_version(s->link_sql.k) >= VERSION_TRANSACTION_TIMEOUT)
 		pglink_query(s->link_sql.k, "set transaction_timeout = 0", NULL,
 			NULL);

@@ -10,7 +10,7 @@
 #include "ctx.h"
 #include "start_int.h"
 
-enum { LOOK_MS = 2000, PATIENCE_MS = 1000, WATCH_MS = 2000 };
+enum { LOOK_MS = 2000, PATIENCE_MS = 500, WATCH_MS = 2000 };
 
 #define CREATING "creating the slot"
 #define HELD_UP "creating the slot, which waits for a running transaction"
