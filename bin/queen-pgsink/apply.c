@@ -165,30 +165,35 @@ static void
 move_rows(struct apply *a)
 {
 	const struct feed_part *parts = a->with.batch->parts + first_part(a);
-	struct pglink_param p[6] = { { a->with.x->sink } };
+	struct pglink_param p[7] = { { a->with.x->sink } };
 
 	buf_reset(&a->ids);
 	buf_reset(&a->a);
 	buf_reset(&a->b);
+	buf_reset(&a->names);
 	progress_array_open(&a->ids);
 	progress_array_open(&a->a);
 	progress_array_open(&a->b);
+	progress_array_open(&a->names);
 	for (size_t i = 0; i < parts_n(a); i++) {
 		if (!a->at[i].moved)
 			continue;
 		progress_array_i64(&a->ids, parts[i].id);
 		progress_array_i64(&a->a, a->at[i].offset);
 		progress_array_i64(&a->b, a->at[i].created_at_us);
+		progress_array_text(&a->names, parts[i].name);
 	}
 	progress_array_close(&a->ids);
 	progress_array_close(&a->a);
 	progress_array_close(&a->b);
+	progress_array_close(&a->names);
 	p[1].text = buf_span(&a->ids);
 	p[2].text = buf_span(&a->a);
 	p[3].text = buf_span(&a->b);
 	p[4].text = group_text(a);
 	p[5].text = span_of(a->with.x->cell_tag);
-	progress(a, PROGRESS_MOVE, "move", p, 6, on_step);
+	p[6].text = buf_span(&a->names);
+	progress(a, PROGRESS_MOVE, "move", p, 7, on_step);
 }
 
 static void
@@ -451,6 +456,7 @@ apply_fini(struct apply *a)
 	buf_fini(&a->ids);
 	buf_fini(&a->a);
 	buf_fini(&a->b);
+	buf_fini(&a->names);
 	buf_fini(&a->joined);
 }
 

@@ -55,12 +55,15 @@ static const char *const sqls[PROGRESS_SQLS] = {
 		" * 1000000)::bigint END, group_id, cell"
 		" FROM @ WHERE sink = $1 AND partition_id = ANY ($2::bigint[])"
 		" ORDER BY partition_id FOR UPDATE",
+	/* a cell that went back in time uses ids again, for other names */
 	[PROGRESS_MOVE] =
 		"UPDATE @ p SET last_offset = u.at, last_created_at ="
 		" timestamptz 'epoch' + u.us * interval '1 microsecond',"
-		" group_id = $5::bigint, cell = $6, updated_at = now()"
-		" FROM unnest($2::bigint[], $3::bigint[], $4::bigint[])"
-		" u(id, at, us) WHERE p.sink = $1 AND p.partition_id = u.id",
+		" group_id = $5::bigint, cell = $6, partition = u.name,"
+		" updated_at = now()"
+		" FROM unnest($2::bigint[], $3::bigint[], $4::bigint[],"
+		" $7::text[]) u(id, at, us, name)"
+		" WHERE p.sink = $1 AND p.partition_id = u.id",
 	[PROGRESS_OTHERS] = "SELECT cell FROM @ WHERE sink = $1"
 			    " AND cell <> $2 LIMIT 1",
 	[PROGRESS_TAKE] = "SELECT partition_id, partition FROM @"

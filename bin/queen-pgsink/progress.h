@@ -23,7 +23,8 @@ struct connfault;
 enum progress_sql {
 	PROGRESS_INSERT,	/* sink, ids, names, group, cell */
 	PROGRESS_LOCK,		/* sink, ids: rows of progress_row_read */
-	PROGRESS_MOVE,	/* sink, ids, offsets, created (us), group, cell */
+	PROGRESS_MOVE,	/* sink, ids, offsets, created (us), group, cell,
+			 * names */
 	PROGRESS_OTHERS,	/* sink, cell: a row when another cell wrote any */
 	PROGRESS_TAKE,		/* sink, cell: partition ids and names of those,
 				 * locked */
