@@ -248,6 +248,33 @@ def test_a_slot_that_waits_for_a_transaction_says_so_and_can_be_stopped(
     one.check("t")
 
 
+def test_a_slot_that_lost_its_wal_while_it_ran_is_told(src, far, far_server):
+    far.run("create table t (id int primary key)", "insert into t values (1)")
+    one = src("stale", [("t", "t")])
+    one.await_phase("streaming")
+    one.check("t")
+    first, child = one.pointer()["epoch"], one.tool_.child("stale")
+    with far_server.setting(max_slot_wal_keep_size="1MB"):
+        os.kill(child, signal.SIGSTOP)
+        try:
+            for _ in range(4):
+                far.run("select pg_logical_emit_message(true, 'x', 'y')",
+                        "select pg_switch_wal()")
+            far.run("checkpoint")
+            wait_until(lambda: far.value(
+                "select wal_status from pg_replication_slots") == "lost")
+        finally:
+            os.kill(child, signal.SIGCONT)
+        s = refused(one, "slot_invalidated", "raise max_slot_wal_keep_size",
+                    "queenctl connector resync stale")
+        assert s["retryInMs"] > 20000
+        assert one.pointer()["epoch"] == first
+    far.run("insert into t values (2)")
+    stamp(one, "resync")
+    one.await_phase("streaming")
+    one.until(lambda found: len(found) == 3)
+
+
 def test_a_restored_cell_asks_before_it_goes_on(src, far):
     far.run("create table t (id int primary key)",
             "insert into t select generate_series(1, 50)")

@@ -689,6 +689,33 @@ keys_of_an_extension_are_in_the_path_of_both_links(void **state)
 }
 
 static void
+what_a_role_is_set_to_does_not_matter(void **state)
+{
+	PGconn *held = pgserver_connect(&server, "postgres");
+	(void)state;
+
+	run("create role odd login superuser; alter role odd set search_path "
+	    "= nowhere; alter role odd set statement_timeout = 1; alter role "
+	    "odd set lock_timeout = 1; alter role odd set "
+	    "idle_session_timeout = 1; alter role odd set transaction_timeout "
+	    "= 1; alter role odd set standard_conforming_strings = off");
+	doc->conn.user = SPAN_LIT("odd");
+	run("create publication queen_my_src for table orders");
+	run_on(held, "begin; lock table pg_publication in access exclusive "
+		     "mode");
+	launch();
+	until("select count(*) > 0 from pg_stat_activity where usename = "
+	      "'odd' and wait_event_type = 'Lock'");
+	run_on(held, "commit");
+	PQfinish(held);
+	run_until(is_true, &answered);
+	assert_int_equal(end, START_READY);
+	start_found_free(found);
+	found = NULL;
+	run("drop publication queen_my_src; drop role odd");
+}
+
+static void
 promote(void)
 {
 	char path[128];
@@ -777,6 +804,7 @@ main(void)
 		TEST(a_deletion_removes_what_was_made),
 		TEST(a_password_is_opened_with_the_nodes_key),
 		TEST(keys_of_an_extension_are_in_the_path_of_both_links),
+		TEST(what_a_role_is_set_to_does_not_matter),
 		TEST(an_unreachable_source_or_cell_is_tried_again),
 		TEST(a_new_timeline_is_followed_unless_it_lacks_what_was_read),
 	};
