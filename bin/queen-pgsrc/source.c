@@ -144,11 +144,25 @@ lost(struct source *s)
 
 /* ---- a run ---- */
 
+/* The slot cannot be used: the next start says why, if it may come at once. */
+static bool
+is_slot_gone(struct source *s, const struct connfault *f)
+{
+	if (strcmp(f->sqlstate, "55000") != 0 ||
+		(s->gone_ms && now_ms(s) - s->gone_ms < OPERATOR_MS))
+		return false;
+	s->gone_ms = now_ms(s);
+	return true;
+}
+
 static void
 on_stream_end(void *arg, enum stream_end end, const struct connfault *why)
 {
 	struct source *s = arg;
+	struct connfault f = { .code = NULL };
 
+	if (why)
+		f = *why;
 	stream_free(s->stream);
 	s->stream = NULL;
 	connchild_touch(s->x->child);
@@ -158,14 +172,11 @@ on_stream_end(void *arg, enum stream_end end, const struct connfault *why)
 		lost(s);
 	} else if (end == STREAM_RESTART) {
 		run(s);
-	} else if (strcmp(why->sqlstate, "55000") == 0 &&
-		   (s->gone_ms == 0 || now_ms(s) - s->gone_ms > OPERATOR_MS)) {
-		/* the slot cannot be used: the next start says why */
-		s->gone_ms = now_ms(s);
-		connchild_complain(s->x->child, why);
+	} else if (is_slot_gone(s, &f)) {
+		connchild_complain(s->x->child, &f);
 		run(s);
 	} else {
-		failed(s, why);
+		failed(s, &f);
 	}
 }
 

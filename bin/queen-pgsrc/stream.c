@@ -155,8 +155,9 @@ on_checked(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	if (!why && n == 1 && PQntuples(res[0]) == 1)
 		connfault_set(&f, "publication", false,
 			"the WAL behind the slot's position is older than "
-			"publication %.*s and cannot be decoded with it: "
-			"POST /api/v1/connectors/%.*s/resync",
+			"publication %.*s and cannot be decoded with it; "
+			"ask for a new copy with: queenctl connector resync "
+			"%.*s",
 			SPAN_ARG(s->found->publication),
 			SPAN_ARG(s->x->task->name));
 	else

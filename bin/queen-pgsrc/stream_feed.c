@@ -125,8 +125,9 @@ fail_err(struct stream *s, enum pipeline_result rc, const struct err *e)
 
 	if (rc == PIPELINE_CHANGED)
 		connfault_set(&f, "relation_changed", false,
-			"%s; or POST /api/v1/connectors/%.*s/resync", e->text,
-			SPAN_ARG(s->x->task->name));
+			"%s; or ask for a new copy with: queenctl connector "
+			"resync %.*s",
+			e->text, SPAN_ARG(s->x->task->name));
 	else
 		connfault_set(&f, "io", true, "%s", e->text);
 	stream_fail(s, &f);
