@@ -223,7 +223,7 @@ on_op(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	bool first = !a->fault.code;
 
 	(void)n;
-	if (failed(a, why, true)) {
+	if (failed(a, why, !pglink_prepare_failed(a->with.link))) {
 		if (first)
 			blame(a, s->first, s->n, SPAN_LIT(""));
 		if (s->awaited)
@@ -360,6 +360,8 @@ read_row(struct apply *a, const PGresult *res, size_t i)
 	enum progress_is is;
 
 	progress_row_read(res, (int)i, &row);
+	if (a->with.lost_future)
+		row.group_id = a->with.batch->group_id;
 	is = progress_begin(&row, a->with.batch->group_id,
 		span_of(a->with.x->cell_tag), &a->at[i]);
 	if (is == PROGRESS_FOREIGN)

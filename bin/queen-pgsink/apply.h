@@ -38,6 +38,8 @@ struct apply_with {
 	const struct plan *plan;
 	struct stmts *stmts;
 	const struct feed_batch *batch;
+	/* Rows of a later life of the group are of one that is no more. */
+	bool lost_future;
 };
 
 /* Embedded; one transaction at a time. */

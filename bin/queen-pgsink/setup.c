@@ -192,12 +192,35 @@ on_probe(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	}
 }
 
+/* It would take the messages out of the transaction of their progress. */
+static bool
+ends_transactions(struct span sql)
+{
+	static const char *const words[] = { "abort", "begin", "commit", "end",
+		"prepare", "release", "rollback", "savepoint", "start" };
+	struct span s = span_trim(sql);
+	size_t n = 0;
+
+	while (n < s.n && (s.p[n] | 32) >= 'a' && (s.p[n] | 32) <= 'z')
+		n++;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strlen(words[i]) == n && strncasecmp(s.p, words[i], n) == 0)
+			return true;
+	return false;
+}
+
 static void
 check_mode(struct setup *s)
 {
 	struct buf sql = BUF_ZERO;
 
-	if (s->doc->mode == CONNDOC_SQL) {
+	if (s->doc->mode == CONNDOC_SQL &&
+		ends_transactions(s->doc->statement)) {
+		connfault_set(&s->fault, "statement", false,
+			"sink.statement must not begin or end transactions: "
+			"it runs within the one of its progress");
+		finish(s);
+	} else if (s->doc->mode == CONNDOC_SQL) {
 		describe(s, s->plan->params_n, on_described);
 	} else if (s->doc->mode != CONNDOC_APPEND) {
 		op_sql_probe(s->plan, &sql);

@@ -47,6 +47,7 @@ struct target {
 	struct isolate *isolate;
 	bool waiting; /* the delay of this piece is over */
 	struct arena arena;
+	int64_t dropped_group; /* of the last batch that was dropped */
 	/* the answer that is due */
 	target_fn fn;
 	void *arg;
@@ -89,10 +90,15 @@ done(struct target *t)
 	answer(t, TARGET_DONE, NULL);
 }
 
-/* Nothing of it is acknowledged: who has the later life of the group has it. */
+/*
+ * Nothing of it is acknowledged: who has the later life of the group has it.
+ * If the next batch is of the same life, taken after this one, then it is the
+ * cell that went back, and the later life never was.
+ */
 static void
 drop(struct target *t)
 {
+	t->dropped_group = t->batch->group_id;
 	log_line(LOG_WARN, "sink",
 		"a batch of an earlier life of the group is left alone",
 		"connector=%.*s messages=%zu", SPAN_ARG(t->x->task->name),
@@ -265,7 +271,8 @@ run_piece(struct target *t, const struct isolate_piece *p)
 		.link = t->session.link,
 		.plan = t->plan,
 		.stmts = &t->stmts,
-		.batch = t->batch };
+		.batch = t->batch,
+		.lost_future = t->batch->group_id == t->dropped_group };
 
 	apply_start(&t->apply, &with, p);
 }
@@ -349,6 +356,8 @@ target_apply(struct target *t, struct feed_batch *b, target_fn fn, void *arg)
 	if (t->batch != b) {
 		target_forget(t);
 		t->batch = b;
+		if (b->group_id > t->dropped_group)
+			t->dropped_group = 0;
 		t->isolate = isolate_new(b, t->x->task->doc->sink.max_attempts);
 	}
 	step(t);

@@ -75,6 +75,10 @@ setup_refuses_what_an_operator_must_mend(void **state)
 	doc.sink.params.n = 0;
 	doc.sink.statement = SPAN_LIT("delete from t");
 	assert_string_equal(set_up(), "");
+	doc.sink.statement = SPAN_LIT(" Commit ");
+	assert_string_equal(set_up(), "statement");
+	doc.sink.statement = SPAN_LIT("end");
+	assert_string_equal(set_up(), "statement");
 
 	doc.sink.mode = CONNDOC_APPEND;
 	doc.sink.metadata_given = true;
@@ -408,6 +412,28 @@ the_environment_never_makes_dead_letters(void **state)
 }
 
 static void
+what_does_not_prepare_is_the_environment(void **state)
+{
+	struct span params[1] = { SPAN_LIT("$.id") };
+
+	(void)state;
+	doc.sink.mode = CONNDOC_SQL;
+	doc.sink.params = (struct conndoc_list){ params, 1 };
+	doc.sink.statement =
+		SPAN_LIT("insert into kinds values ('a'::kind, $1::int)");
+	value("create type kind as enum ('a'); create table kinds (k kind,"
+	      " id int)");
+	assert_string_equal(set_up(), "");
+	add(1, 0, "{\"id\":1}");
+	value("alter type kind rename value 'a' to 'b'");
+	assert_int_equal(apply(), TARGET_AGAIN);
+	assert_string_equal(fault.sqlstate, "22P02");
+	value("alter type kind rename value 'b' to 'a'");
+	apply_all();
+	assert_string_equal(value("select id from kinds"), "1");
+}
+
+static void
 a_password_that_does_not_open_ends_it(void **state)
 {
 	(void)state;
@@ -469,6 +495,25 @@ rows_of_other_lives_and_cells_are_heeded(void **state)
 	assert_int_equal(results[0].done, 0);
 	assert_int_equal(results[1].done, 0);
 	target_forget(target);
+	assert_string_equal(value("select count(*) from t"), "2");
+	/* the next life has its own */
+	batch_new();
+	batch->group_id = 7;
+	add(1, 3, "{\"id\":5}");
+	apply_all();
+	/* but when 6 and 7 never were, they do not stop it for ever */
+	for (int i = 0; i < 3; i++) {
+		batch_new();
+		add(1, 7, "{\"id\":6}");
+		batch->messages[0].created_at_us += 1000;
+		assert_int_equal(apply(), TARGET_DONE);
+		assert_int_equal(results[0].done, i > 0);
+		target_forget(target);
+	}
+	assert_string_equal(value("select count(*) from t"), "4");
+	value("delete from t where id > 4; update queen.sink_progress set"
+	      " group_id = 6, last_offset = 3, last_created_at ="
+	      " last_created_at - interval '1 s'");
 	/* the cell went back in time: lower offsets, later times */
 	batch_new();
 	batch->group_id = 6;
@@ -542,6 +587,7 @@ main(void)
 		TEST(a_session_that_is_ended_is_opened_again),
 		TEST(a_commit_in_doubt_is_waited_for),
 		TEST(the_environment_never_makes_dead_letters),
+		TEST(what_does_not_prepare_is_the_environment),
 		TEST(a_password_that_does_not_open_ends_it),
 		TEST(an_unreachable_target_is_tried_again),
 		TEST(rows_of_other_lives_and_cells_are_heeded),
