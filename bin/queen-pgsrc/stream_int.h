@@ -8,6 +8,7 @@
 #include "ctx.h"
 #include "loop.h"
 #include "pipeline.h"
+#include "silence.h"
 #include "start.h"
 #include "stream.h"
 
@@ -29,9 +30,7 @@ struct stream_slot {
 	bool known;
 	uint64_t lag_bytes, confirmed_lsn;
 	char wal_status[16];
-	/* a silent server whose lag grows */
-	uint64_t lag_when_heard;
-	bool silent;
+	struct silence silence;
 };
 
 struct stream {

@@ -42,7 +42,7 @@ write_slot(const struct stream *s, struct jwrite *w)
 	jwrite_kv_i64(w, "slotLagBytes", (int64_t)t->lag_bytes);
 	jwrite_kv_cstr(w, "walStatus", t->wal_status);
 	write_lsn(w, "confirmedFlushLsn", t->confirmed_lsn);
-	if (t->silent)
+	if (t->silence.is)
 		jwrite_kv_cstr(w, "hint",
 			"nothing has come from the server for minutes while "
 			"the slot's lag grows: a large transaction of other "

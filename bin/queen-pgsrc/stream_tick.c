@@ -5,7 +5,6 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "chunk.h"
 #include "commit.h"
@@ -20,7 +19,6 @@ enum {
 	TICK_MS = 1000,
 	TELL_MS = 9000, /* at least every ten seconds */
 	MEASURE_MS = 10000,
-	SILENT_MS = 120000,
 };
 
 /* ---- heartbeat ---- */
@@ -37,7 +35,6 @@ on_beat(void *arg, PGresult *const *res, int n, const struct connfault *why)
 		stream_fail_sql(s, why);
 }
 
-/* While nothing is read, silence says nothing. */
 static void
 beat(struct stream *s, int64_t now_ms)
 {
@@ -55,17 +52,15 @@ beat(struct stream *s, int64_t now_ms)
 
 /* ---- the slot ---- */
 
+/* While nothing is read, silence says nothing. */
 static void
-judge_silence(struct stream *s, int64_t now_ms)
+judge_silence(struct stream *s)
 {
 	struct stream_slot *t = &s->slot;
-	bool was = t->silent;
+	int64_t quiet_ms =
+		s->paused ? 0 : loop_now_ms(s->x->loop) - s->heard_ms;
 
-	t->silent = !s->paused && now_ms - s->heard_ms >= SILENT_MS &&
-		    t->lag_bytes > t->lag_when_heard;
-	if (!s->paused && now_ms - s->heard_ms < SILENT_MS)
-		t->lag_when_heard = t->lag_bytes;
-	if (t->silent && !was)
+	if (silence_judge(&t->silence, t->lag_bytes, quiet_ms))
 		log_line(LOG_WARN, "source", "the server is silent",
 			"connector=%.*s slot_lag_bytes=%" PRIu64,
 			SPAN_ARG(s->x->task->name), t->lag_bytes);
@@ -93,7 +88,7 @@ on_measured(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	if (!wal_lsn_parse(
 		    span_of(PQgetvalue(res[0], 0, 2)), &t->confirmed_lsn))
 		t->confirmed_lsn = 0;
-	judge_silence(s, loop_now_ms(s->x->loop));
+	judge_silence(s);
 	connchild_touch(s->x->child);
 }
 

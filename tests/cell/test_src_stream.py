@@ -221,29 +221,3 @@ def test_a_column_that_comes_during_a_copy_starts_it_anew(src, far):
     assert {k: v["n"] for k, v in made.items()} == {
         k: v["n"] for k, v in table_rows(far, "t").items()}
     assert one.status()["restarts"] == 0
-
-
-def test_a_slot_that_is_invalidated_on_the_way_is_not_made_anew(
-        src, far, far_server, db):
-    far.run("create table t (id int primary key)")
-    one = src("gone", [("t", "t")], snapshot="never")
-    one.await_phase("streaming")
-    conn = db.connect(autocommit=False)
-    with far_server.setting(max_slot_wal_keep_size="1MB"):
-        # what is not committed is not confirmed either
-        rows(conn, "select key from queen.kv where namespace = 'queen-pg'"
-             " and key like '%gone:pointer' for update")
-        far.run("insert into t values (1)")
-
-        def is_lost():
-            far.run("insert into t select coalesce(max(id), 0) + 1 from t")
-            far.rows("select pg_switch_wal()")
-            far.run("checkpoint")
-            return far.value("select wal_status from pg_replication_slots"
-                             " where slot_name = 'queen_gone'") == "lost"
-        wait_until(is_lost)
-    conn.rollback()
-    s = one.await_phase("error", error="slot_invalidated")
-    assert s["error"]["message"].endswith("queenctl connector resync gone")
-    assert far.value("select wal_status from pg_replication_slots"
-                     " where slot_name = 'queen_gone'") == "lost"
