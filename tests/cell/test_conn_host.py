@@ -13,6 +13,7 @@ import pytest
 import queenlib
 from queenlib import TENANT, binary, wait_until
 from sealkit import K1, K2
+from test_grant import granted  # noqa: F401
 
 TOOLS = ["queen-pgsrc", "queen-pgsink"]
 both = pytest.mark.parametrize("tool", TOOLS)
@@ -238,6 +239,32 @@ def test_a_crash_is_one_connectors_own(new_tool):
     tool.put("a", SOURCE)  # a new document waits for no ladder
     tool.await_status("a", generation=2, error="postgres")
     assert tool.child("b") == b
+
+
+def test_a_teardown_removes_the_document(
+        new_tool, far, granted):  # noqa: F811
+    """All with the rights that `schema grant` gives, and no more."""
+    far.run("create table orders (id bigint primary key, v text)",
+            "create table copy (id bigint primary key, v text)",
+            "insert into orders values (1, 'a')")
+    source = new_tool("queen-pgsrc", PG_USER=granted).start()
+    sink = new_tool("queen-pgsink", PG_USER=granted).start()
+    source.put("a", dict(SOURCE, connection=far.connection()))
+    sink.put("k", dict(SINK, connection=far.connection()))
+    source.await_status("a", phase="streaming", error=None)
+    wait_until(lambda: far.rows("select * from copy") == [(1, "a")])
+    sink.await_status("k", phase="running", applied=1)
+    assert source.metrics()[
+        'queen_pg_connector_owner{connector="a"}'] == 1
+    assert list(far.slots()) == ["queen_a"]
+    source.put("a", dict(SOURCE, connection=far.connection()),
+               stamp="delete")
+    wait_until(lambda: source.version("a") == 0)
+    wait_until(lambda: source.status("a") == {})
+    assert far.slots() == {} and source.children() == []
+    # written again, it is a new connector
+    source.put("a", dict(SOURCE, connection=far.connection()))
+    source.await_status("a", phase="streaming", generation=1)
 
 
 # ---- the end ----
