@@ -3,8 +3,8 @@
  * A server that says nothing while its slot falls behind: no error (a large
  * transaction of other tables does that), but worth a word after minutes.
  */
-#ifndef PGSRC_SILENCE_H
-#define PGSRC_SILENCE_H
+#ifndef QUEEN_PGSRC_SILENCE_H
+#define QUEEN_PGSRC_SILENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>

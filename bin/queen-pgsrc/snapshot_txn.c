@@ -84,15 +84,17 @@ static struct snapshot_txn *
 packed(const struct snapshot_txn *open)
 {
 	struct snapshot_txn *t = malloc(open->bytes);
-	struct snapshot_change *f = (struct snapshot_change *)(t + 1);
-	struct span *names = (struct span *)(f + open->n);
+	struct snapshot_change *f;
 	const struct snapshot_change *o;
+	struct span *names;
 	char *text;
 
 	if (!t) {
 		fprintf(stderr, "out of memory: %zu bytes\n", open->bytes);
 		abort();
 	}
+	f = (struct snapshot_change *)(t + 1);
+	names = (struct span *)(f + open->n);
 	*t = *open;
 	t->next = NULL;
 	t->first = NULL;

@@ -4,8 +4,8 @@
  * failure, until it is stopped or its deletion is done.  It tells the parent
  * the phase, and leaves by connchild_leave.
  */
-#ifndef PGSRC_SOURCE_H
-#define PGSRC_SOURCE_H
+#ifndef QUEEN_PGSRC_SOURCE_H
+#define QUEEN_PGSRC_SOURCE_H
 
 #include <stdint.h>
 

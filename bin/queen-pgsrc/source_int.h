@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between the files of a source's life. */
-#ifndef PGSRC_SOURCE_INT_H
-#define PGSRC_SOURCE_INT_H
+#ifndef QUEEN_PGSRC_SOURCE_INT_H
+#define QUEEN_PGSRC_SOURCE_INT_H
 
 #include <stdbool.h>
 #include <stdint.h>

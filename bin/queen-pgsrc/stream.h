@@ -4,8 +4,8 @@
  * pipeline, its units into the cell, chunks of the snapshot, rows and types
  * that are asked for, status updates, heartbeats.
  */
-#ifndef PGSRC_STREAM_H
-#define PGSRC_STREAM_H
+#ifndef QUEEN_PGSRC_STREAM_H
+#define QUEEN_PGSRC_STREAM_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between the files of a run. */
-#ifndef PGSRC_STREAM_INT_H
-#define PGSRC_STREAM_INT_H
+#ifndef QUEEN_PGSRC_STREAM_INT_H
+#define QUEEN_PGSRC_STREAM_INT_H
 
 #include "buf.h"
 #include "connfault.h"

@@ -173,6 +173,12 @@ class Replay:
             claim(key not in rows, "inserted twice", e)
         if p["op"] == "r":
             claim(not gone, "copied after its delete", e)
+        old = key
+        if p["op"] == "u" and p["before"]:
+            old = tuple(p["before"][name] for name in p["key"])
+        if old != key:
+            rows[key] = rows.pop(old, {})
+            self.dead.add((p["table"], old))
         row = rows.setdefault(key, {})
         for name in p.get("unchanged", []):
             row.setdefault(name, Missing)
@@ -466,6 +472,6 @@ def src(far, new_tool):
 
 
 __all__ = ["TENANT", "Damage", "Event", "Source", "Writers", "check",
-           "check_event", "compare", "events", "fills", "held_copy", "number_of",
-           "ops", "parse", "raw_events", "replay", "src", "table_rows",
-           "waiting_for_lock"]
+           "check_event", "compare", "events", "fills", "held_copy",
+           "number_of", "ops", "parse", "raw_events", "replay", "src",
+           "table_rows", "waiting_for_lock"]

@@ -19,7 +19,8 @@ def test_what_becomes_of_changes(src, far, far_too):
             "create table leafs (id int, at int, v text, primary key (id, at))"
             " partition by range (at);"
             "create table leaf1 partition of leafs for values from (0) to (9);"
-            "create table leaf2 partition of leafs for values from (9) to (99)",
+            "create table leaf2 partition of leafs for values from (9)"
+            " to (99)",
             "insert into leafs values (1, 1, 'a'), (2, 10, 'b')")
     skip = src("skip", [("skip", "skip")])
     emit = src("emit", [("emit1", "emit", {"partitionBy": "single"}),

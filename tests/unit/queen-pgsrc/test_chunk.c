@@ -29,12 +29,10 @@ static const struct shape_table table = { .schema = { "s", 1 },
 	.queue = { "q", 1 },
 	.key = key,
 	.key_n = 2 };
-static const struct start_table about = {
-	.columns = columns,
+static const struct start_table about = { .columns = columns,
 	.columns_n = 3,
 	.key_types = key_types,
-	.partitioned = true
-};
+	.partitioned = true };
 
 static struct buf sql;
 static struct arena arena;
