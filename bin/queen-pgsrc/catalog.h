@@ -5,8 +5,8 @@
  * that neither search_path nor case changes what is found.  Holds for
  * PostgreSQL 15 and later.
  */
-#ifndef PGSRC_CATALOG_H
-#define PGSRC_CATALOG_H
+#ifndef QUEEN_PGSRC_CATALOG_H
+#define QUEEN_PGSRC_CATALOG_H
 
 #include <stdbool.h>
 

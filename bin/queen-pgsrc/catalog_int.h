@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading results of text: what the files of catalog share. */
-#ifndef PGSRC_CATALOG_INT_H
-#define PGSRC_CATALOG_INT_H
+#ifndef QUEEN_PGSRC_CATALOG_INT_H
+#define QUEEN_PGSRC_CATALOG_INT_H
 
 #include <stdbool.h>
 #include <stdint.h>

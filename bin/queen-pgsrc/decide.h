@@ -5,8 +5,8 @@
  * the facts.  Nothing here is remembered, so a start that is repeated decides
  * the same.
  */
-#ifndef PGSRC_DECIDE_H
-#define PGSRC_DECIDE_H
+#ifndef QUEEN_PGSRC_DECIDE_H
+#define QUEEN_PGSRC_DECIDE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
  * deletion do.  Nothing is decided twice: the decisions are pure functions of
  * decide.h, this is the way through them.
  */
-#ifndef PGSRC_START_H
-#define PGSRC_START_H
+#ifndef QUEEN_PGSRC_START_H
+#define QUEEN_PGSRC_START_H
 
 #include <stdbool.h>
 #include <stddef.h>

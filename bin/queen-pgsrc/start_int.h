@@ -4,8 +4,8 @@
  * step that ends the sequence (start_fail, start_answer) may free it: nothing
  * is done behind it.
  */
-#ifndef PGSRC_START_INT_H
-#define PGSRC_START_INT_H
+#ifndef QUEEN_PGSRC_START_INT_H
+#define QUEEN_PGSRC_START_INT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a source leaves behind in its database, removed. */
-#ifndef PGSRC_TEARDOWN_H
-#define PGSRC_TEARDOWN_H
+#ifndef QUEEN_PGSRC_TEARDOWN_H
+#define QUEEN_PGSRC_TEARDOWN_H
 
 struct start;
 

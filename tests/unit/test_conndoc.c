@@ -806,8 +806,8 @@ a_takeover_counts_in_its_cell_alone(void **state)
 	assert_int_equal(conndoc_takeover_in(&d, SPAN_LIT("0123456789ac")),
 		CONNDOC_STAY);
 	d.takeover_cell = (struct span)SPAN_ZERO;
-	assert_int_equal(conndoc_takeover_in(&d, (struct span)SPAN_ZERO),
-		CONNDOC_STAY);
+	assert_int_equal(
+		conndoc_takeover_in(&d, (struct span)SPAN_ZERO), CONNDOC_STAY);
 }
 
 static void
