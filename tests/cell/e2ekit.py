@@ -1,0 +1,598 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A table copied from end to end, and who looks whether it is exact: a cell, a
+database with a table under writes, one with two sinks of its queue, all on
+servers with fsync, each part of which can be killed.
+
+World    the parts; kill(victim), progress(), check()
+Writers  transactions on the table, each known to have committed or not, and
+         what the queue must hold of them
+Losing   a proxy that loses the answers to chosen statements
+"""
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from decimal import Decimal
+
+import psycopg2
+import psycopg2.extras
+
+import pgkit
+import queenlib
+from proxykit import StepProxy
+from queenlib import wait_until
+from sealkit import K1
+from srckit import Event, Watch, check, events, number_of, parse
+
+SETTLE_S = 60
+GROUPS = ["g%d" % i for i in range(28)] + ["a|b", "c\\d", "\\N", "", "ä 'x'"]
+LEDGER = ("create table %s (grp text, id int, n bigint not null, amount"
+          " numeric, big bigint, doc jsonb, tags text[], body text,"
+          " primary key (grp, id)); alter table %s alter body set storage"
+          " external")
+PAIRS = ("create table pairs (a text, b text, n bigint not null,"
+         " primary key (a, b))")
+FIRST_ROWS = ("insert into ledger select 'g' || i %% 28, i, -i, i / 8.0, -i,"
+              " jsonb_build_object('i', i), array['x', null, i::text], case"
+              " when i %% 150 = 0 then repeat(md5(i::text), 3200) end"
+              " from generate_series(1, %d) i")
+LARGE = ("insert into ledger (grp, id, n) select 'big' || i %% 16, i, i"
+         " from generate_series(1, %d) i")
+
+
+# ---- processes that end ----
+
+def gone(pid):
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def children(pid):
+    found = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir("/proc/%d/task" % pid):
+            with open("/proc/%d/task/%s/children" % (pid, task)) as f:
+                found += [int(p) for p in f.read().split()]
+    return found
+
+
+def kill9(*pids):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: all(map(gone, pids)), what="the end of %s" % (pids,))
+
+
+def kill_server(server):
+    """SIGKILL for the postmaster; its children notice, and it comes back."""
+    pid = server.pid()
+    os.kill(pid, signal.SIGSTOP)  # so that no child is born meanwhile
+    own = children(pid)
+    kill9(pid)
+    server.running = False
+    wait_until(lambda: all(map(gone, own)), what="the end of backends")
+    # they name a process that nobody may have reaped yet
+    os.unlink(os.path.join(server.data, "postmaster.pid"))
+    os.unlink(os.path.join(server.dir, ".s.PGSQL.%d.lock"
+                           % server.port.number))
+    server.start()
+
+
+# ---- what writes ----
+
+def literal(text):
+    return "null" if text is None else "E'%s'" % text.replace(
+        "\\", "\\\\").replace("'", "\\'")
+
+
+class Writer(threading.Thread):
+    """
+    Transaction after transaction on groups of its own.  What has committed is
+    known: a row of table `done` comes with each.  `made` lists them, each a
+    list of what the queue must hold: (queue, partition, op, key, n).
+    """
+
+    def __init__(self, far, number, groups, pause_s):
+        super().__init__()
+        self.far, self.number, self.groups = far, number, groups
+        self.rng = random.Random(number)
+        self.pause_s, self.over = pause_s, threading.Event()
+        self.keys = {g: set() for g in groups}
+        self.pairs = set()
+        self.made, self.fault, self.conn = [], None, None
+        self.n = 10 ** 9 * (number + 1)
+        self.doubts = 0
+
+    def run(self):
+        try:
+            while not self.over.wait(self.pause_s):
+                self.turn()
+        except Exception as e:  # whatever it is, the test must fail
+            self.fault = e
+        finally:
+            if self.conn:
+                self.conn.close()
+
+    def turn(self):
+        sql, made = [], []
+        for _ in range(self.rng.choice((1, 1, 2, 4))):
+            text, events = self.rng.choices(
+                (self.insert, self.update, self.update_body, self.delete,
+                 self.move, self.pair), (30, 30, 5, 12, 18, 5))[0]()
+            sql.append(text)
+            made += events
+        sql.append("insert into done values (%d, %d)"
+                   % (self.number, len(self.made)))
+        self.commit("; ".join(sql))
+        self.made.append(made)
+
+    def commit(self, sql):
+        def once():
+            try:
+                if not self.conn or self.conn.closed:
+                    self.conn = self.far.server.connect(self.far.name)
+                with self.conn, self.conn.cursor() as cur:
+                    cur.execute("select from done where writer = %d and txn"
+                                " = %d" % (self.number, len(self.made)))
+                    if cur.rowcount == 0:
+                        cur.execute(sql)
+                return True
+            except (psycopg2.OperationalError, psycopg2.InterfaceError):
+                self.doubts += 1
+                return False
+        wait_until(once, SETTLE_S, what="a transaction")
+
+    def serial(self):
+        self.n += 1
+        return self.n
+
+    def some_key(self):
+        """(group, id) that is there, None when there is none."""
+        group = self.rng.choice(self.groups)
+        ids = self.keys[group]
+        return (group, self.rng.choice(sorted(ids))) if ids else None
+
+    def new_key(self, group):
+        one = self.rng.randrange(1, 10 ** 6)
+        return self.new_key(group) if one in self.keys[group] else one
+
+    def values(self):
+        r = self.rng
+        return (r.choice(("null", "1.50", "-0.000", "'NaN'", "1e30",
+                          "123456789012345678901234567890.123")),
+                r.choice(("null", "0", "-9223372036854775808",
+                          "9223372036854775807")),
+                r.choice(("null", "'{\"a\": [1, {\"b\": null}], \"c\": 1.50}'",
+                          "'\"\\u00e4\\\"\"'", "'[null, []]'")),
+                r.choice(("null", "'{}'", "array['a,b', null, '\"']",
+                          "array[['1', '2'], ['3', '\\']]")),
+                "repeat('%x', %d)" % (r.randrange(2 ** 32), r.choice(
+                    (0, 400, 12500))) if r.random() < 0.05 else "null")
+
+    def insert(self):
+        group = self.rng.choice(self.groups)
+        one, n = self.new_key(group), self.serial()
+        self.keys[group].add(one)
+        return ("insert into ledger values (%s, %d, %d, %s)" % (
+            literal(group), one, n, ", ".join(self.values())),
+            [("ledger", group, "c", (group, one), n)])
+
+    def change(self, what):
+        key = self.some_key()
+        if not key:
+            return self.insert()
+        n = self.serial()
+        return ("update ledger set n = %d%s where grp = %s and id = %d" % (
+            n, what, literal(key[0]), key[1]),
+            [("ledger", key[0], "u", key, n)])
+
+    def update(self):
+        amount, big, doc, tags, _ = self.values()
+        return self.change(", amount = %s, big = %s, doc = %s, tags = %s" % (
+            amount, big, doc, tags))
+
+    def update_body(self):
+        return self.change(", body = reverse(body) || 'x'")
+
+    def delete(self):
+        key = self.some_key()
+        if not key:
+            return self.insert()
+        self.keys[key[0]].discard(key[1])
+        return ("delete from ledger where grp = %s and id = %d" % (
+            literal(key[0]), key[1]),
+            [("ledger", key[0], "d", key, None)])
+
+    def move(self):
+        key = self.some_key()
+        if not key:
+            return self.insert()
+        group = self.rng.choice((key[0], self.rng.choice(self.groups)))
+        new, n = (group, self.new_key(group)), self.serial()
+        self.keys[key[0]].discard(key[1])
+        self.keys[group].add(new[1])
+        made = [("ledger", group, "u", new, n)] if group == key[0] else [
+            ("ledger", key[0], "d", key, None),
+            ("ledger", group, "c", new, n)]
+        return ("update ledger set grp = %s, id = %d, n = %d where grp = %s"
+                " and id = %d" % (literal(group), new[1], n, literal(key[0]),
+                                  key[1]), made)
+
+    def pair(self):
+        a, b = (self.rng.choice(("x|y", "z\\", "|", "", "\\N", "p", "q"))
+                for _ in range(2))
+        a += str(self.number)
+        name = "|".join(s.replace("\\", "\\\\").replace("|", "\\|")
+                        for s in (a, b))
+        old, n = (a, b) in self.pairs, self.serial()
+        self.pairs.add((a, b))
+        return ("insert into pairs values (%s, %s, %d) on conflict (a, b) do"
+                " update set n = excluded.n" % (literal(a), literal(b), n),
+                [("pairs", name, "u" if old else "c", (a, b), n)])
+
+
+class Writers:
+    def __init__(self, far, n, pause_s=0.03):
+        self.each = [Writer(far, i, GROUPS[i::n], pause_s) for i in range(n)]
+        for w in self.each:
+            w.start()
+
+    def stop(self):
+        for w in self.each:
+            w.over.set()
+        for w in self.each:
+            w.join()
+        for w in self.each:
+            if w.fault:
+                raise w.fault
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def turns(self):
+        return sum(len(w.made) for w in self.each)
+
+    def check(self, found):
+        """Each change once, in the order of commits, those of one transaction
+        together; found: the events of the stream."""
+        lists, at, txns = {}, {}, {}
+        for e in found:
+            p = e.payload
+            lists.setdefault((e.queue, e.partition), []).append(
+                (p["op"], tuple(p["key"].values()),
+                 p["after"] and p["after"]["n"],
+                 (number_of(p["lsn"]), p["seq"], p["xid"])))
+        for w in self.each:
+            last = 0
+            for number, made in enumerate(w.made):
+                places = []
+                for queue, part, op, key, n in made:
+                    i = at.setdefault((queue, part), 0)
+                    have = lists.get((queue, part), [])
+                    assert i < len(have), ("lost", number, queue, part, op,
+                                           key, n)
+                    assert have[i][:3] == (op, key, n), (
+                        queue, part, i, have[i], (op, key, n))
+                    at[queue, part] = i + 1
+                    places.append(have[i][3])
+                lsns = {(lsn, xid) for lsn, _, xid in places}
+                assert len(lsns) == 1, (number, places)
+                seqs = [seq for _, seq, _ in places]
+                assert seqs == sorted(seqs), (number, places)
+                assert places[0][0] > last, (number, places)
+                last = places[0][0]
+                txns.setdefault(last, (w.number, number))
+        extra = {k: v[at.get(k, 0):] for k, v in lists.items()
+                 if len(v) > at.get(k, 0)}
+        assert not extra, "nobody wrote %s" % extra
+        assert len(txns) == self.turns()
+
+
+# ---- what loses answers ----
+
+class Losing(StepProxy):
+    """
+    Every n-th request that holds all of the marks has no answer: the server
+    has done it when the link is cut.  `hold` keeps such requests back.
+    """
+
+    def __init__(self, target, every, *marks):
+        self.marks, self.every = marks, every
+        self.seen = self.losses = 0
+        self.free = threading.Event()
+        self.free.set()
+        super().__init__(target)
+
+    def arms(self, batch):
+        if not any(all(any(part in m for m in batch) for part in mark)
+                   for mark in self.marks):
+            return False
+        while not self.free.wait(0.1):
+            if self.stop.is_set():
+                return False
+        self.seen += 1
+        return self.seen % self.every == 1
+
+    def _pass(self, link, to, way, m):
+        if not link["armed"] or way == ">":
+            to.sendall(m)
+            return True
+        self.losses += m[:1] == b"Z"
+        return m[:1] != b"Z"
+
+
+# ---- the parts ----
+
+class Connector:
+    """What srckit.Watch looks at."""
+
+    def __init__(self, world):
+        self.confirmed, self.pointer = world.confirmed, world.pointer
+        self.name = "ledger"
+
+
+class World:
+    """Everything that has a part in one copy.  cell: queend; far, far_too:
+    the table and its copy; ports: of proxies, where a link has one."""
+
+    SINKS = "copy", "applied"
+
+    def __init__(self, cell, far, far_too, new_tool, src_cell=None,
+                 sink_cell=None, target=None):
+        self.cell, self.db, self.far, self.too = cell, cell.db, far, far_too
+        self.env = {"QUEEN_PG_LEASE_TTL_MS": "3000",
+                    "QUEEN_PG_ALLOW_PRIVATE_NETWORKS": "true",
+                    "QUEEN_PG_RELOAD_MS": "500", "QUEEN_ENCRYPTION_KEY": K1}
+        self.src = new_tool("queen-pgsrc", **self.env, **(
+            {"PG_PORT": src_cell} if src_cell else {}))
+        self.sink = new_tool("queen-pgsink", **self.env, **(
+            {"PG_PORT": sink_cell} if sink_cell else {}))
+        self.target = target or far_too.server.port.number
+        self.watch = Watch(far)
+        self.kills = []
+        self.role = far.guarded_role("cdc", "replication")
+
+    # life
+
+    def begin(self, rows, **source):
+        """Tables, connectors, and a pointer: what comes now is streamed."""
+        for one in self.far, self.too:
+            one.run("grant create on database %s to %s" % (one.name,
+                                                           self.role),
+                    "grant create on schema public to " + self.role)
+        self.far.run(LEDGER % ("ledger", "ledger"), PAIRS,
+                     "create table done (writer int, txn int, primary key"
+                     " (writer, txn))", FIRST_ROWS % rows,
+                     "alter table ledger owner to " + self.role,
+                     "alter table pairs owner to " + self.role)
+        self.too.run(LEDGER % ("ledger", "ledger"),
+                     "create table applied (seq bigserial, part text,"
+                     " at bigint, txn text)",
+                     "alter table ledger owner to " + self.role,
+                     "alter table applied owner to " + self.role)
+        made = self.cell.post("/api/v1/configure", {"queue": "ledger"})
+        assert made.status in (200, 201), made
+        self.put("copy", kind="sink", sink={
+            "queue": "ledger", "table": "ledger", "mode": "cdc",
+            "leaseSeconds": 5})
+        self.put("applied", kind="sink", sink={
+            "queue": "ledger", "table": "applied", "mode": "sql",
+            "leaseSeconds": 5, "params": [
+                "@partition", "@offset", "@transactionId"],
+            "statement": "insert into applied (part, at, txn)"
+            " values ($1, $2::bigint, $3)"})
+        self.put("ledger", kind="source", source={
+            "tables": [{"table": "ledger", "queue": "ledger",
+                        "partitionBy": ["grp"]},
+                       {"table": "pairs", "queue": "pairs"}], **source})
+        self.sink.start()
+        for name in self.SINKS:
+            self.sink.await_status(name, phase="running")
+        self.src.start()
+        wait_until(self.pointer, every_s=0.002,
+                   what="a pointer: %s" % self.statuses())
+        self.watch.add(Connector(self))
+        self.mark = self.progress()
+
+    def put(self, name, **document):
+        far = self.far if document["kind"] == "source" else self.too
+        connection = far.connection(user=self.role, password=pgkit.PASSWORD)
+        if document["kind"] == "sink":
+            connection["port"] = self.target
+        reply = self.cell.request("PUT", "/api/v1/connectors/" + name, dict(
+            document, connection=connection))
+        assert reply.status in (200, 201), reply
+        assert pgkit.PASSWORD not in str(reply.body)
+
+    def end(self):
+        self.watch.end()
+
+    def statuses(self):
+        return [tool.status(name) for tool, name in
+                [(self.src, "ledger")] + [(self.sink, n) for n in self.SINKS]]
+
+    # how far it is
+
+    def pointer(self):
+        found = self.db.rows(
+            "select pointer from queen.connector_list_v1(%s, 'ledger')",
+            (queenlib.TENANT,))
+        return parse(found[0][0]) if found and found[0][0] else None
+
+    def confirmed(self):
+        return number_of(self.far.slots()["queen_ledger"])
+
+    def place(self):
+        p = self.pointer()
+        return [str(p[k]) for k in ("epoch", "lsn", "inTxn", "snapshot")]
+
+    def progress(self):
+        """What a commit changes: the pointer's place, and what each of the
+        sinks has applied."""
+        return [self.place()] + [self.too.value(
+            "select coalesce(sum(last_offset + 1), 0)::bigint from"
+            " queen.sink_progress where sink like %s", ("%/" + n,))
+            for n in self.SINKS]
+
+    def await_commits(self):
+        """Until source and sinks have committed since the last kill."""
+        wait_until(lambda: all(a != b for a, b in zip(
+            self.mark, self.progress())), SETTLE_S,
+            what="commits since %s: %s" % (self.kills[-1:], self.statuses()))
+
+    def in_large(self, done):
+        """Until the pointer is inside a transaction, beyond done."""
+        def inside():
+            found = self.pointer()["inTxn"]
+            return found["done"] if found and found["done"] > done else 0
+        return wait_until(inside, what="a piece beyond %d: %s" % (
+            done, self.statuses()), every_s=0.002)
+
+    # kills
+
+    def kill(self, victim):
+        """pgsrc and pgsink: with their children, and alone each."""
+        tool = self.src if victim.startswith("pgsrc") else self.sink
+        self.kills.append(victim)
+        if victim == "queend":
+            self.cell.kill9()
+            self.cell.start()
+        elif victim == "cell":
+            kill_server(self.db.server)
+        elif victim == "far":
+            kill_server(self.far.server)
+        elif victim.endswith(" child"):
+            kill9(wait_until(tool.children)[0])
+        else:
+            own = tool.children()
+            tool.kill9()
+            if not victim.endswith(" parent"):
+                kill9(*own)
+            tool.start()
+        self.mark = self.progress()
+
+    # what came of it
+
+    def settled(self, deadline_s=SETTLE_S):
+        """Until the queue has all of the source, and the sinks of the queue."""
+        end = time.monotonic() + deadline_s
+        lsn = self.far.lsn()
+        self.far.rows("select pg_logical_emit_message(true, 'test', '')")
+
+        def there():
+            p = self.pointer()
+            return not p["inTxn"] and not p["snapshot"] \
+                and number_of(p["lsn"]) >= lsn
+        wait_until(there, deadline_s, what="the stream at %X: %s" % (
+            lsn, self.statuses()))
+        want = self.db.value(
+            "select sum(s.end_offset - s.base_offset + 1)::bigint from"
+            " queen.segments s join queen.partitions p on p.id ="
+            " s.partition_id join queen.queues q on q.id = p.queue_id"
+            " where q.name = 'ledger'")
+        wait_until(lambda: self.progress()[1:] == [want, want],
+                   end - time.monotonic(), what="%d applied, not %s: %s" % (
+                       want, self.progress()[1:], self.statuses()))
+        found = differences(self.far, self.too)
+        assert not found, found
+
+    def read(self, queue):
+        """The events of a queue, as its readers see them."""
+        names = [r[0] for r in self.db.rows(
+            "select p.name from queen.partitions p join queen.queues q on"
+            " q.id = p.queue_id where q.name = %s order by 1", (queue,))]
+        # routes refuse to name the partition of an empty text
+        return [e for name in names if name
+                for e in self.read_partition(queue, name)] + [
+            e for e in events(self.db, queue) if not e.partition]
+
+    def read_partition(self, queue, name):
+        found, conn = [], self.cell.http()
+        with contextlib.closing(conn):
+            while True:
+                conn.request("POST", "/api/v1/fetch", queenlib.json.dumps({
+                    "entries": [{"queue": queue, "partition": name,
+                                 "offset": len(found),
+                                 "maxBytes": 8388608}]}))
+                answer = parse(conn.getresponse().read())
+                assert "entries" in answer, (name, answer)
+                entry, = answer["entries"]
+                assert "error" not in entry, entry
+                found += [Event(queue, name, r["offset"], r["transactionId"],
+                                r["payload"]) for r in entry["records"]]
+                if len(found) == entry["highWatermark"]:
+                    return found
+
+    def check(self, writers, large=0):
+        """The queue, the copy, and what each sink has done: exact."""
+        found = self.read("ledger") + self.read("pairs")
+        check(found, {"public.ledger": table_rows(self.far, "ledger",
+                                                  ("grp", "id")),
+                      "public.pairs": table_rows(self.far, "pairs",
+                                                 ("a", "b"))})
+        stream = [e for e in found if "xid" in e.payload]
+        check_large([e for e in stream if e.partition.startswith("big")],
+                    large)
+        writers.check([e for e in stream if not e.partition.startswith("big")])
+        applied = self.too.rows("select part, at, txn from applied order by"
+                                " part collate \"C\", seq")
+        assert applied == sorted_places(found)
+        assert [r[0] for r in self.too.rows(
+            "select count(*) from queen.sink_progress group by sink")] == [
+            len({r[0] for r in applied})] * 2
+        return found
+
+    def check_secrets(self):
+        for one in [self.cell.get("/api/v1/connectors").body] + [
+                part.log_text() for part in (self.cell, self.src, self.sink)]:
+            assert pgkit.PASSWORD not in str(one)
+
+
+def sorted_places(found):
+    return sorted((e.partition, e.offset, e.id) for e in found
+                  if e.queue == "ledger")
+
+
+def check_large(found, rows):
+    """One transaction, every change of it once and in its order."""
+    assert sorted(e.payload["seq"] for e in found) == list(range(rows))
+    assert all(e.payload["after"]["n"] == e.payload["seq"] + 1
+               for e in found)
+    assert len({(e.payload["lsn"], e.payload["xid"]) for e in found}) <= 1
+    last = {}
+    for e in found:
+        assert last.get(e.partition, -1) < e.payload["seq"], e
+        last[e.partition] = e.payload["seq"]
+
+
+def differences(far, too):
+    """What is not the same in both tables, row for row."""
+    one, two = ({r[:2]: r[2:] for r in db.rows(
+        "select grp, id, md5(l::text), left(l::text, 200) from ledger l")}
+        for db in (far, too))
+    return [(key, one.get(key), two.get(key)) for key in set(one) | set(two)
+            if one.get(key) != two.get(key)][:10]
+
+
+def table_rows(far, table, key):
+    """{key: row}, its numbers as exact as the queue's."""
+    conn = far.connect()
+    with contextlib.closing(conn), conn.cursor() as cur:
+        psycopg2.extras.register_default_jsonb(conn, loads=parse)
+        cur.execute("select * from " + table)
+        names = [c.name for c in cur.description]
+        made = [dict(zip(names, r)) for r in cur.fetchall()]
+    for row in made:
+        if isinstance(row.get("amount"), Decimal):
+            text = str(row["amount"])  # what JSON has no number for is text
+            row["amount"] = text if text == "NaN" else parse(text)
+    return {tuple(r[k] for k in key): r for r in made}
