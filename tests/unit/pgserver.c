@@ -7,10 +7,12 @@
 #include <ftw.h>
 #include <glob.h>
 #include <signal.h>
+#include <sodium.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -43,19 +45,49 @@ find_bin(struct pgserver *s)
 	globfree(&g);
 }
 
+static bool
+port_is_free(int port)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET,
+		.sin_port = htons((uint16_t)port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+	bool ok;
+
+	if (fd < 0)
+		die("socket");
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+	ok = bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
+	close(fd);
+	return ok;
+}
+
+/*
+ * Below the ephemeral range, and ours as long as this process lives: by the
+ * locks that the cell tests take.
+ */
 static int
 free_port(void)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET,
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t n = sizeof a;
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char path[96];
 
-	if (fd < 0 || bind(fd, (struct sockaddr *)&a, n) != 0 ||
-		getsockname(fd, (struct sockaddr *)&a, &n) != 0)
-		die("free port");
-	close(fd);
-	return ntohs(a.sin_port);
+	snprintf(path, sizeof path, "/tmp/queen-test-ports-%d", (int)getuid());
+	if (mkdir(path, 0700) != 0 && errno != EEXIST)
+		die(path);
+	for (int i = 0; i < TRIES; i++) {
+		int port = 12000 + (int)randombytes_uniform(20000), fd;
+
+		snprintf(path, sizeof path, "/tmp/queen-test-ports-%d/%d",
+			(int)getuid(), port);
+		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		if (fd < 0)
+			die(path);
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0 && port_is_free(port))
+			return port;
+		close(fd);
+	}
+	die("no free port");
+	return 0;
 }
 
 static void
