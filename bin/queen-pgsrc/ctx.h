@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of one source share; a child process has one. */
-#ifndef PGSRC_CTX_H
-#define PGSRC_CTX_H
+#ifndef QUEEN_PGSRC_CTX_H
+#define QUEEN_PGSRC_CTX_H
 
 #include <stdbool.h>
 #include <stdint.h>
