@@ -222,6 +222,36 @@ def test_unusable_tables_and_narrowed_publications_publish_nothing(src, far):
     bad["nothing"][0].await_phase("streaming")
 
 
+def test_a_role_that_has_no_more_than_it_needs(src, far):
+    role = far.role("cdc")
+    far.server.admin("alter role %s replication" % role)
+    far.run("create table t (id int primary key)", "insert into t values (1)",
+            "create table secret (id int primary key)",
+            "insert into secret values (1)",
+            "alter table secret enable row level security",
+            "create publication theirs for table t",
+            "create publication hidden for table secret",
+            "grant select on t, secret to %s" % role)
+    one, rls, managed = [
+        src(name, [(table, name)], publication=pub, managePublication=manage,
+            connection=far.connection(role))
+        for name, table, pub, manage in (
+            ("plain", "t", "theirs", False),
+            ("rls", "secret", "hidden", False),
+            ("own", "t", "another", True))]
+    refused(managed, "publication", "42501: permission denied",
+            "managePublication", 'CREATE PUBLICATION "another" FOR TABLE'
+            ' "public"."t"')
+    # a policy would hide rows of the copy, and nobody would know
+    refused(rls, "postgres", "42501: query would be affected by row-level"
+            " security policy")
+    one.await_phase("streaming")
+    far.run("insert into t values (2)")
+    one.check("t")
+    assert far.value("select usename from pg_stat_activity where pid = %d"
+                     % far.walsenders()[0]) == role
+
+
 def test_a_slot_that_waits_for_a_transaction_says_so_and_can_be_stopped(
         src, far):
     far.run("create table t (id int primary key)")
