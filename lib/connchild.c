@@ -30,6 +30,7 @@ enum {
 	STATUS_MAX_MS = 10000,
 	SAME_MS = 60000, /* the same error again is no news for so long */
 	LAST_WORDS_MS = 1000,
+	UNSENT_MAX_BYTES = 4 << 20, /* to a parent that does not read */
 };
 
 struct fault {
@@ -56,6 +57,7 @@ struct connchild {
 	int64_t sent_ms, due_ms;
 	struct loop_timer status, too_late;
 	bool stopping, left;
+	bool lost; /* announcements were dropped */
 	/* log */
 	struct fault logged;
 	struct log_sampler again;
@@ -117,15 +119,23 @@ plan_status(struct connchild *c, int64_t due_ms)
 	loop_timer_start(&c->status, c->due_ms - now_ms);
 }
 
+static bool
+is_deaf(const struct connchild *c)
+{
+	return connpipe_unsent_bytes(c->pipe) > UNSENT_MAX_BYTES;
+}
+
 static void
 send_status(void *arg)
 {
 	struct connchild *c = arg;
 	struct buf b = BUF_ZERO;
 
-	write_status(c, &b);
-	connpipe_send(c->pipe, CONNPIPE_STATUS, buf_span(&b));
-	buf_fini(&b);
+	if (!is_deaf(c)) {
+		write_status(c, &b);
+		connpipe_send(c->pipe, CONNPIPE_STATUS, buf_span(&b));
+		buf_fini(&b);
+	}
 	c->sent_ms = clk_mono_ms();
 	plan_status(c, c->sent_ms + STATUS_MAX_MS);
 }
@@ -266,9 +276,16 @@ void
 connchild_announce(
 	struct connchild *c, int64_t queue_id, const int64_t *parts, size_t n)
 {
-	if (n > 0)
-		connpipe_send_parts(
-			c->pipe, CONNPIPE_ANNOUNCE, queue_id, parts, n);
+	if (n == 0)
+		return;
+	if (is_deaf(c)) {
+		c->lost = true;
+		return;
+	}
+	if (c->lost)
+		connpipe_send_parts(c->pipe, CONNPIPE_ANNOUNCE, 0, NULL, 0);
+	c->lost = false;
+	connpipe_send_parts(c->pipe, CONNPIPE_ANNOUNCE, queue_id, parts, n);
 }
 
 /* ---- the end ---- */

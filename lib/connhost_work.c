@@ -146,6 +146,8 @@ connhost_work_announce(struct unit *u, struct span body)
 
 	if (!connpipe_read_parts(body, &queue_id, parts, &n))
 		return;
+	if (n == 0)
+		hint_send(u->host->hint, HINT_RESYNC, 0, 0, 0);
 	for (size_t i = 0; i < n; i++)
 		hint_send(u->host->hint, HINT_MESSAGES, queue_id, 0, parts[i]);
 }

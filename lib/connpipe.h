@@ -27,7 +27,7 @@ enum connpipe_kind {
 	/* up */
 	CONNPIPE_STATUS,	/* JSON, see connchild.c */
 	CONNPIPE_WATCH,		/* number: queue id */
-	CONNPIPE_ANNOUNCE,	/* parts */
+	CONNPIPE_ANNOUNCE,	/* parts; none: some were dropped */
 	CONNPIPE_LEAVE,		/* number: 1 = torn down */
 	CONNPIPE_KINDS
 };

@@ -16,6 +16,7 @@
 #include "exit.h"
 #include "log.h"
 #include "loop.h"
+#include "notify.h"
 #include "pgconn.h"
 #include "seal.h"
 #include "settings.h"
@@ -158,6 +159,7 @@ run_parent(struct boot *b)
 	struct err e = ERR_ZERO;
 
 	if (!b->conf.connectors) {
+		notify_ready(); /* an end before that word is a failure */
 		log_line(LOG_INFO, "boot",
 			"QUEEN_PG_CONNECTORS is false: nothing runs here",
 			NULL);
