@@ -222,6 +222,52 @@ def test_unusable_tables_and_narrowed_publications_publish_nothing(src, far):
     bad["nothing"][0].await_phase("streaming")
 
 
+def test_tables_come_and_go_with_document_and_database(src, far):
+    far.run("create schema ext; create extension citext schema ext",
+            # chunks go on in its own order, in which `b` is before `C`
+            "create table people (nick ext.citext primary key, n int)",
+            "insert into people select case g & 1 when 0 then md5(g::text)"
+            " else upper(md5(g::text)) end, g from generate_series(1, 350) g",
+            "create table child () inherits (people)",
+            "insert into child values ('not ours', 1)",
+            "create table added (id int primary key)",
+            "insert into added values (1)")
+    one = src("come", [("people", "people")], snapshotChunkRows=100)
+    one.await_phase("streaming")
+
+    def same():
+        found = one.events()
+        rows = {r[0]: r[1] for r in far.rows("select * from only people")}
+        return {e.payload["key"]["nick"]: e.payload["after"]["n"]
+                for e in found if e.queue == "people"} == rows and found
+    assert len(wait_until(same)) == 350
+    # added: streamed from now on, not copied
+    tables = one.document["source"]["tables"]
+    one.change(tables=tables + [{"table": "added", "queue": "added"}])
+    one.await_phase("streaming", generation=2)
+    far.run("insert into added values (2)", "insert into people values "
+            "('z2', 7)", "insert into child values ('nor this', 1)")
+    one.until(lambda found: [e.payload["key"] for e in found
+                             if e.queue == "added"] == [{"id": 2}])
+    wait_until(same)
+    # dropped and made again: a managed publication takes it back
+    far.run("drop table added; create table added (id int primary key)")
+    one.change()
+    one.await_phase("streaming", generation=3)
+    far.run("insert into added values (3)")
+    one.until(lambda found: [e.payload["key"] for e in found
+                             if e.queue == "added"] == [{"id": 2}, {"id": 3}])
+    # renamed, it is another table to the next start
+    far.run("alter table added rename to moved")
+    one.change()
+    refused(one, "table_missing", '"public"."added"')
+    # no longer named
+    one.change(tables=tables)
+    one.await_phase("streaming")
+    assert far.rows("select tablename from pg_publication_tables"
+                    " where pubname = 'queen_come'") == [("people",)]
+
+
 def test_a_role_that_has_no_more_than_it_needs(src, far):
     role = far.role("cdc")
     far.server.admin("alter role %s replication" % role)
