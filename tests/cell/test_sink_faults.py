@@ -208,7 +208,8 @@ def test_increments_are_exact_under_every_fault(sinks, far, db):
                             " pg_stat_activity where application_name ="
                             " 'queen-pgsink many' and random() < 0.5"),
             lambda: os.kill(rng.choice(
-                s.tool.children() + two.children()), signal.SIGKILL)]
+                s.tool.children() + two.children()), signal.SIGKILL),
+            s.put]
         while not over.wait(0.15):
             with contextlib.suppress(IndexError, ProcessLookupError):
                 rng.choice(kinds)()

@@ -197,6 +197,27 @@ poison_is_filed_and_its_partition_waits(void **state)
 	assert_int_equal(x.counts.applied, 8);
 }
 
+/* The value is free two messages later, which is not looked at. */
+static void
+a_value_that_a_later_message_frees_is_filed(void **state)
+{
+	(void)state;
+	doc.sink.mode = CONNDOC_UPSERT;
+	value("create unique index on t (n); insert into t values (1, 1)");
+	set_up();
+	add(1, 0, "{\"id\":2,\"n\":1}");
+	add(1, 1, "{\"id\":1,\"n\":3}");
+	add(2, 0, "{\"id\":4,\"n\":4}");
+	assert_int_equal(apply(), TARGET_DONE);
+	assert_int_equal(results[0].done, 1);
+	assert_true(results[0].dlq);
+	assert_memory_equal(results[0].text.p, "23505: ", 7);
+	assert_int_equal(results[1].done, 1);
+	assert_string_equal(value("select string_agg(id || ':' || n, ' '"
+				  " order by id) from t"),
+		"1:1 4:4");
+}
+
 static void
 what_breaks_at_commit_is_found_by_halves(void **state)
 {
@@ -338,6 +359,39 @@ a_session_that_is_ended_is_opened_again(void **state)
 	if (apply() == TARGET_AGAIN)
 		apply();
 	assert_int_equal(end, TARGET_DONE);
+}
+
+/* Row 1 is held here, row 2 by the sink: each wants the other's. */
+static void
+a_deadlock_passes(void **state)
+{
+	PGconn *rival = pgserver_connect(&server, "postgres");
+
+	(void)state;
+	doc.sink.mode = CONNDOC_UPSERT;
+	value("insert into t values (1, 1), (2, 2);"
+	      " alter role postgres set deadlock_timeout = '600ms'");
+	set_up();
+	pgserver_value(rival, "set deadlock_timeout = '1min'");
+	pgserver_value(rival, "begin");
+	pgserver_value(rival, "update t set n = 0 where id = 1");
+	add(1, 0, "{\"id\":2,\"n\":20}");
+	add(2, 0, "{\"id\":1,\"n\":10}");
+	give(target);
+	/* the sink's session looks for a deadlock once, when both wait */
+	assert_int_equal(
+		PQsendQuery(rival, "select pg_sleep(0.2); update t set n = 0"
+				   " where id = 2"),
+		1);
+	await();
+	assert_int_equal(end, TARGET_AGAIN);
+	assert_string_equal(fault.sqlstate, "40P01");
+	PQfinish(rival);
+	apply_all();
+	assert_string_equal(value("select string_agg(id || ':' || n, ' '"
+				  " order by id) from t"),
+		"1:10 2:20");
+	value("alter role postgres reset all");
 }
 
 /*
@@ -582,9 +636,11 @@ main(void)
 		TEST(a_batch_and_its_progress_commit_together),
 		TEST(many_shapes_and_chunks_are_one_transaction),
 		TEST(poison_is_filed_and_its_partition_waits),
+		TEST(a_value_that_a_later_message_frees_is_filed),
 		TEST(what_breaks_at_commit_is_found_by_halves),
 		TEST(moves_wait_for_their_count),
 		TEST(a_session_that_is_ended_is_opened_again),
+		TEST(a_deadlock_passes),
 		TEST(a_commit_in_doubt_is_waited_for),
 		TEST(the_environment_never_makes_dead_letters),
 		TEST(what_does_not_prepare_is_the_environment),
