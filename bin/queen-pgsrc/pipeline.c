@@ -142,6 +142,23 @@ keeps_key(const struct shape *s)
 	return true;
 }
 
+void
+pipeline_found_at(struct pipeline *p, uint64_t lsn)
+{
+	p->found_lsn = lsn;
+}
+
+/* Other columns than a chunk would be read with. */
+static bool
+is_new_shape(const struct pipeline *p, const struct relation *r,
+	const struct shape *s)
+{
+	if (r->shape)
+		return !shape_same(r->shape, s);
+	return p->found_lsn && p->begin.final_lsn > p->found_lsn &&
+	       !shape_is_as_found(s);
+}
+
 bool
 pipeline_wants_restart(const struct pipeline *p)
 {
@@ -160,7 +177,7 @@ reshape(struct pipeline *p, struct relation *r, struct shape *s, struct err *e)
 			shape_free(s);
 			return PIPELINE_CHANGED;
 		}
-		p->reshaped |= r->shape && !shape_same(r->shape, s);
+		p->reshaped |= is_new_shape(p, r, s);
 	}
 	shape_free(r->shape);
 	r->shape = s;

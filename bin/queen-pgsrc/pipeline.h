@@ -56,6 +56,7 @@ struct pipeline {
 	struct pgoutput held;		/* being taken */
 	bool has_row;			/* what was read back is in it */
 	bool reshaped;			/* see pipeline_wants_restart */
+	uint64_t found_lsn;		/* WAL behind what the start found */
 
 	uint64_t chunk_rows;		/* LIMIT of the next chunk */
 	bool has_advanced;
@@ -93,6 +94,11 @@ enum pipeline_result pipeline_resume(struct pipeline *p, int64_t now_ms,
 /* The server's WAL ends at lsn and everything before it was fed. */
 void pipeline_idle(struct pipeline *p, uint64_t lsn, int64_t now_ms);
 
+/*
+ * Tables were found as they are at this position; what is older may have other
+ * columns, what is newer must not without a new start.
+ */
+void pipeline_found_at(struct pipeline *p, uint64_t lsn);
 /*
  * A table changed its columns while it is being copied, and all that came
  * before is in the queue: start over from the pointer, so that the rest of

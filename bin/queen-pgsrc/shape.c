@@ -167,6 +167,20 @@ same_list(const size_t *a, size_t a_n, const size_t *b, size_t b_n)
 }
 
 bool
+shape_is_as_found(const struct shape *s)
+{
+	const struct shape_table *t = s->table;
+
+	if (t->columns && t->columns_n != s->n)
+		return false;
+	for (size_t i = 0; t->columns && i < s->n; i++) {
+		if (!span_eq(t->columns[i], s->columns[i].name))
+			return false;
+	}
+	return true;
+}
+
+bool
 shape_same(const struct shape *a, const struct shape *b)
 {
 	if (a->n != b->n || a->full != b->full || a->table != b->table ||

@@ -33,6 +33,8 @@ struct shape_table {
 	size_t by_n;
 	const struct span *key;		/* as resolved at start, in key order */
 	size_t key_n;
+	const struct span *columns;	/* at start too; NULL: not known */
+	size_t columns_n;
 };
 
 struct shape_column {
@@ -64,6 +66,8 @@ enum shape_result shape_new(const struct shape_table *table,
 	struct shape **s, uint32_t *ask, struct err *e);
 void shape_free(struct shape *s);
 
+/* Has it the columns of the start? */
+bool shape_is_as_found(const struct shape *s);
 /* Same columns, types, key and identity: nothing would be read differently. */
 bool shape_same(const struct shape *a, const struct shape *b);
 

@@ -155,6 +155,19 @@ is_slot_gone(struct source *s, const struct connfault *f)
 	return true;
 }
 
+/* Nothing is wrong, but should it be so again and again, not in a rush. */
+static void
+start_anew(struct source *s)
+{
+	bool again = s->anew_ms && now_ms(s) - s->anew_ms < LONG_RUN_MS;
+
+	s->anew_ms = now_ms(s);
+	if (again)
+		wait_and_run(s, next_retry_ms(s));
+	else
+		run(s);
+}
+
 static void
 on_stream_end(void *arg, enum stream_end end, const struct connfault *why)
 {
@@ -171,7 +184,7 @@ on_stream_end(void *arg, enum stream_end end, const struct connfault *why)
 	} else if (s->lost) {
 		lost(s);
 	} else if (end == STREAM_RESTART) {
-		run(s);
+		start_anew(s);
 	} else if (is_slot_gone(s, &f)) {
 		connchild_complain(s->x->child, &f);
 		run(s);

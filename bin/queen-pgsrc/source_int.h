@@ -38,6 +38,7 @@ struct source {
 	int64_t retry_ms;	/* 0 = no failure so far */
 	int64_t began_ms;	/* this run */
 	int64_t gone_ms;	/* last time the slot was called gone; 0 = never */
+	int64_t anew_ms;	/* last time a run wanted another; 0 = never */
 	int64_t again_ms;	/* behind a release: claim again */
 	bool lost;	/* the lease is another's */
 	bool stopping, torn_down;

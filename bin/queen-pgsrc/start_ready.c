@@ -83,6 +83,8 @@ find_table(const struct conndoc_table *want, const struct decide_table *t,
 		.by_n = want->columns.n,
 		.key = key,
 		.key_n = n,
+		.columns = about->columns,
+		.columns_n = about->columns_n,
 	};
 }
 

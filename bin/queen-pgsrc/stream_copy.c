@@ -13,6 +13,7 @@
 #include "lookup.h"
 #include "shape.h"
 #include "stream_int.h"
+#include "wal.h"
 
 enum { LOOK_FIRST_MS = 20, LOOK_MAX_MS = 1000 };
 
@@ -32,6 +33,7 @@ on_xid(void *arg, PGresult *const *res, int n, const struct connfault *why)
 {
 	struct stream *s = arg;
 	struct snapshot *p = &s->pipeline.snapshot;
+	uint64_t lsn;
 
 	s->looking = false;
 	if (why || n != 1) {
@@ -39,6 +41,9 @@ on_xid(void *arg, PGresult *const *res, int n, const struct connfault *why)
 			stream_fail_sql(s, why);
 		return;
 	}
+	if (wal_lsn_parse(span_of(PQgetvalue(res[0], 0, 1)), &lsn) &&
+		!s->pipeline.found_lsn)
+		pipeline_found_at(&s->pipeline, lsn);
 	if (p->waits == s->looking_waits)
 		snapshot_wait(p, strtoull(PQgetvalue(res[0], 0, 0), NULL, 10));
 	s->look_ms = LOOK_FIRST_MS;
@@ -81,7 +86,8 @@ look(struct stream *s)
 	s->looking = true;
 	s->looking_waits = p->waits;
 	buf_puts(&s->sql, p->wait_xid == 0
-				  ? "select pg_catalog.pg_current_xact_id()"
+				  ? "select pg_catalog.pg_current_xact_id(), "
+				    "pg_catalog.pg_current_wal_insert_lsn()"
 				  : "select pg_catalog.pg_current_snapshot()");
 	buf_putc(&s->sql, '\0');
 	stream_query(s, p->wait_xid == 0 ? on_xid : on_looked);

@@ -247,6 +247,39 @@ a_table_reshaped_while_copied_starts_over(void **state)
 				    "the table is being copied: resync");
 }
 
+static void
+a_shape_newer_than_what_was_found_starts_over(void **state)
+{
+	static const struct span found[] = { { "id", 2 }, { "v", 1 } };
+	static const char *const more[] = { "*id", "v", "w" };
+	static const uint32_t types3[] = { 20, 25, 25 };
+
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		tables[i].columns = found, tables[i].columns_n = 2;
+	start(POINTER(COPY("public.orders", "null")));
+	pipeline_found_at(&p, 0x80);
+	/* from before the start: the table had other columns then */
+	begin(0x80, 12);
+	wire_relation(&wire, ORDERS, "public", "orders", 'd', more, types3, 3);
+	feed_ok();
+	commit(0x80);
+	assert_false(p.reshaped);
+	begin(0x90, 13);
+	describe(LINES, "lines");
+	assert_false(p.reshaped);
+	commit(0x90);
+	pipeline_fini(&p);
+	start(POINTER(COPY("public.orders", "null")));
+	pipeline_found_at(&p, 0x80);
+	begin(0x90, 13);
+	wire_relation(&wire, ORDERS, "public", "orders", 'd', more, types3, 3);
+	feed_ok();
+	assert_true(p.reshaped);
+	for (int i = 0; i < 2; i++)
+		tables[i].columns = NULL, tables[i].columns_n = 0;
+}
+
 int
 main(void)
 {
@@ -260,6 +293,7 @@ main(void)
 		T(key_moves_drop_both_keys),
 		T(a_covered_transaction_still_drops_rows),
 		T(a_table_reshaped_while_copied_starts_over),
+		T(a_shape_newer_than_what_was_found_starts_over),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
