@@ -13,6 +13,7 @@ import pytest
 import queenlib
 from queenlib import TENANT, binary, wait_until
 from sealkit import K1, K2
+from sqlkit import Kit
 from test_grant import granted  # noqa: F401
 
 TOOLS = ["queen-pgsrc", "queen-pgsink"]
@@ -265,6 +266,26 @@ def test_a_teardown_removes_the_document(
     # written again, it is a new connector
     source.put("a", dict(SOURCE, connection=far.connection()))
     source.await_status("a", phase="streaming", generation=1)
+
+
+def test_work_is_found_with_a_hint_and_without(new_tool, far, cell, db):
+    far.run("create table copy (id int)")
+    tool = new_tool("queen-pgsink").start()
+    cell.push("orders", [{"id": 1}])
+    tool.put("k", {"kind": "sink", "connection": far.connection(), "sink": {
+        "queue": "orders", "table": "public.copy", "mode": "append"}})
+    wait_until(lambda: far.rows("select count(*) from copy") == [(1,)])
+    hints = tool.metrics()["queen_hints_received_total"]
+    cell.push("orders", [{"id": 2}])
+    wait_until(lambda: far.rows("select count(*) from copy") == [(2,)])
+    assert tool.metrics()["queen_hints_received_total"] > hints
+    # the same blob again, by a writer that tells nobody
+    part, blob, raw = db.row(
+        "select partition_id, blob, raw_bytes from queen.segments"
+        " order by base_offset desc limit 1")
+    Kit(db.connect()).push(part, ids=["quiet"], blob=bytes(blob), raw=raw)
+    wait_until(lambda: far.rows("select id from copy order by id")
+               == [(1,), (2,), (2,)])
 
 
 # ---- the end ----
