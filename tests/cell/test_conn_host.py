@@ -280,10 +280,13 @@ def test_work_is_found_with_a_hint_and_without(new_tool, far, cell, db):
     wait_until(lambda: far.rows("select count(*) from copy") == [(2,)])
     assert tool.metrics()["queen_hints_received_total"] > hints
     # the same blob again, by a writer that tells nobody
-    part, blob, raw = db.row(
-        "select partition_id, blob, raw_bytes from queen.segments"
-        " order by base_offset desc limit 1")
-    Kit(db.connect()).push(part, ids=["quiet"], blob=bytes(blob), raw=raw)
+    queue, blob, raw = db.row(
+        "select p.queue_id, s.blob, s.raw_bytes from queen.segments s join"
+        " queen.partitions p on p.id = s.partition_id"
+        " order by s.base_offset desc limit 1")
+    kit = Kit(db.connect())
+    kit.push(kit.part(queue, "quiet"), ids=["quiet"], blob=bytes(blob),
+             raw=raw)
     wait_until(lambda: far.rows("select id from copy order by id")
                == [(1,), (2,), (2,)])
 
