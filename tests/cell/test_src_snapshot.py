@@ -136,7 +136,7 @@ def test_whatever_ends_during_a_copy_and_a_stream_repeats_nothing(
 
         def end_walsender():
             far.rows("select pg_terminate_backend(pid)"
-                     " from unnest(%s) pid", (far.walsenders(),))
+                     " from unnest(%s::int[]) pid", (far.walsenders(),))
 
         for end in (kill_all, end_walsender,
                     lambda: db.server.restart("immediate"),
