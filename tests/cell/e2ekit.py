@@ -301,32 +301,38 @@ class Writers:
 
 class Losing(StepProxy):
     """
-    Every n-th request that holds all of the marks has no answer: the server
-    has done it when the link is cut.  `hold` keeps such requests back.
+    Of the requests that hold all texts of one of the marks one has no answer
+    every now and then, the first is the first: the server has done it when
+    the link is cut.  Links live long enough to be dialled again at once.  Such
+    requests are held back while `free` is not set.
     """
 
-    def __init__(self, target, every, *marks):
-        self.marks, self.every = marks, every
-        self.seen = self.losses = 0
+    def __init__(self, target, every_s, *marks):
+        self.marks, self.every_s = marks, every_s
+        self.lost, self.held, self.next = [], 0, 0
         self.free = threading.Event()
         self.free.set()
         super().__init__(target)
 
     def arms(self, batch):
-        if not any(all(any(part in m for m in batch) for part in mark)
-                   for mark in self.marks):
+        found = [mark for mark in self.marks if all(
+            any(part in m for m in batch) for part in mark)]
+        if not found:
             return False
+        self.held += not self.free.is_set()
         while not self.free.wait(0.1):
             if self.stop.is_set():
                 return False
-        self.seen += 1
-        return self.seen % self.every == 1
+        if time.monotonic() < self.next:
+            return False
+        self.next = time.monotonic() + self.every_s
+        self.lost += found[:1]
+        return True
 
     def _pass(self, link, to, way, m):
         if not link["armed"] or way == ">":
             to.sendall(m)
             return True
-        self.losses += m[:1] == b"Z"
         return m[:1] != b"Z"
 
 
@@ -462,7 +468,7 @@ class World:
     def kill(self, victim):
         """pgsrc and pgsink: with their children, and alone each."""
         tool = self.src if victim.startswith("pgsrc") else self.sink
-        self.kills.append(victim)
+        self.kills.append((victim, self.pointer()["snapshot"] is not None))
         if victim == "queend":
             self.cell.kill9()
             self.cell.start()

@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-import e2ekit
-from e2ekit import LARGE, SETTLE_S, Losing, World, Writers, kill9
+from e2ekit import LARGE, SETTLE_S, Losing, World, Writers
 from pgkit import FarServer
 from queenlib import wait_until
 from sealkit import keyed
@@ -51,6 +50,19 @@ def new_world(cell, far, far_too, new_tool):
         one.end()
 
 
+@pytest.fixture
+def proxies():
+    made = []
+
+    def make(server, every_s, *marks):
+        made.append(Losing(server.port.number, every_s, *marks))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
 def plan(kills):
     """Before, inside and behind the large transaction; 15 is each of them
     once, whatever is more comes by chance."""
@@ -86,5 +98,52 @@ def test_kills_lose_and_double_nothing(new_world, kills, rows):
         over = time.monotonic()
     world.settled(SETTLE_S - (time.monotonic() - over))
     assert len(world.kills) == kills
+    assert sum(copying for _, copying in world.kills) >= 2
     world.check(writers, rows)
     world.check_secrets()
+
+
+def feedback(far):
+    """(what was confirmed last, when it was said)"""
+    return far.row("select (flush_lsn - '0/0')::bigint, reply_time from"
+                   " pg_stat_replication r join pg_replication_slots s on"
+                   " s.active_pid = r.pid where slot_name = 'queen_ledger'")
+
+
+@durable
+@keyed
+def test_lost_answers_change_nothing(new_world, proxies, pg, far_server):
+    """Answers to commits of both tools are lost, that to the first pointer's
+    too; then a commit is held back until its owner is dead."""
+    pointer = b"cellkv_one", b":pointer"
+    src_cell = proxies(pg, 1.5, pointer, (b"commit\0",))
+    sink_cell = proxies(pg, 1.5, (b"feed_ack",))
+    target = proxies(far_server, 1.5, (b"commit.",))
+    every = src_cell, sink_cell, target
+    world = new_world(src_cell=src_cell.port.number,
+                      sink_cell=sink_cell.port.number,
+                      target=target.port.number)
+    world.begin(2000, maxBundleMessages=200)
+    assert src_cell.lost[0] == pointer
+    with Writers(world.far, 2) as writers:
+        wait_until(lambda: all(len(p.lost) > 4 for p in every),
+                   what="lost answers: %s" % world.statuses())
+        # what had committed is met again, and skipped
+        wait_until(lambda: any(s["skipped"] for s in world.statuses()[1:]))
+        # confirmed is what has committed, however much has been received
+        src_cell.free.clear()
+        wait_until(lambda: src_cell.held)
+        lsn = number_of(world.pointer()["lsn"])
+        turns, said = writers.turns(), feedback(world.far)[1]
+        wait_until(lambda: writers.turns() > turns + 20)
+        for _ in range(2):
+            said = wait_until(lambda: max(said, feedback(world.far)[1])
+                              > said and feedback(world.far)[1])
+        assert feedback(world.far)[0] <= lsn
+        assert world.confirmed() <= lsn
+        world.kill("pgsrc")
+        src_cell.free.set()
+    for one in every:
+        one.next = float("inf")
+    world.settled()
+    world.check(writers)
