@@ -29,6 +29,7 @@ connhost_code(const struct err *e)
 	case ERR_CONFIG:
 		return EXIT_CONFIG;
 	case ERR_DB_RETRY:
+	case ERR_DB_UNKNOWN:
 	case ERR_IO:
 	case ERR_AUTH:
 		return EXIT_DEPENDENCY;

@@ -138,7 +138,8 @@ lost(struct source *s)
 	struct connfault f;
 
 	s->lost = true;
-	connfault_set(&f, "fenced", true, "the lease is another node's");
+	connfault_set(&f, "fenced", true,
+		"the lease ended, or another node has it");
 	failed(s, &f);
 }
 
