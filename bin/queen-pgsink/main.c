@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "conf.h"
 #include "connchild.h"
@@ -121,6 +122,7 @@ run_child(struct boot *b)
 		.on_stop = on_stop };
 	struct err e = ERR_ZERO;
 
+	prctl(PR_SET_NAME, "queen-pgsink"); /* else `exe`, as it was run */
 	/* the parent keeps those of the environment for those to come */
 	for (size_t i = 0; i < conf_items_n; i++)
 		if (conf_items[i].secret)

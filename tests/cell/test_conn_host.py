@@ -145,6 +145,8 @@ def test_a_connector_has_a_process_a_block_and_metrics(tool, new_tool, db):
     # nothing of the task on its command line, no key in its environment
     with open("/proc/%d/cmdline" % pid, "rb") as f:
         assert f.read() == tool.encode() + b"\0--child\0"
+    with open("/proc/%d/comm" % pid) as f:
+        assert f.read() == tool + "\n"
     with open("/proc/%d/environ" % pid, "rb") as f:
         assert K1.encode() not in f.read()
     fds = {os.readlink("/proc/%d/fd/%d" % (pid, n)) for n in (0, 1)}
