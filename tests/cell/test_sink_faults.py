@@ -9,6 +9,7 @@ import random
 import signal
 import threading
 import time
+import uuid
 
 import queenlib
 from queenlib import TENANT, wait_until
@@ -104,8 +105,7 @@ def test_a_target_that_goes_and_comes_back(sinks, far, far_server):
     # amid a batch
     with hold(far, "select * from away for update"):
         s.push([{"id": 1, "n": 100}])
-        wait_until(lambda: blocked(far), what="a worker that waits")
-        far.rows("select pg_terminate_backend(%s)", blocked(far)[0])
+        far.rows("select pg_terminate_backend(%s)", await_blocked(s)[:1])
         block = s.await_error("postgres", "57P01")
     s.await_rows([(1, 111, 3)])
     s.await_status(phase="running", error=None, applied=3, skipped=0)
@@ -123,9 +123,16 @@ def hold(db, statement, args=None):
         conn.close()
 
 
-def blocked(far):
-    return far.rows("select pid from pg_stat_activity where datname ="
-                    " current_database() and wait_event_type = 'Lock'")
+def blocked(s):
+    """Pids of its sessions with the target that wait for a lock."""
+    return [r[0] for r in s.far.rows(
+        "select pid from pg_stat_activity where datname = current_database()"
+        " and application_name like %s and wait_event_type = 'Lock'",
+        ("queen-pg/%%sink:%s:%%" % s.name,))]
+
+
+def await_blocked(s):
+    return wait_until(lambda: blocked(s), what="a worker that waits")
 
 
 # ---- acks ----
@@ -138,7 +145,7 @@ def test_a_process_killed_before_its_ack_is_no_repetition(sinks, db):
                     " = 19")
     with hold(s.far, "select * from killed where id = 0 for update"):
         s.push([{"id": i, "n": 1} for i in range(20)], "p")
-        wait_until(lambda: blocked(s.far), what="a worker that waits")
+        await_blocked(s)
         # the ack will wait for the row; the pop has been before
         keeper = db.connect(autocommit=False)
         queenlib.rows(keeper, "select * from queen.consumers where"
@@ -156,37 +163,45 @@ def test_a_process_killed_before_its_ack_is_no_repetition(sinks, db):
 
 # ---- two nodes ----
 
-def test_a_frozen_worker_whose_lease_ran_out(sinks, far, db):
-    """Both hold the partition: the second waits on the progress row and skips
-    what the first has committed; the first, late, finds that it is done."""
-    one = adder(sinks, "frozen", leaseSeconds=5)
-    one.push([{"id": 1, "n": 1}], "p")
-    one.await_rows([(1, 1, 1)])
-    one.drained()
+def test_leases_that_run_out_and_one_that_is_kept(sinks, far):
+    """Both nodes hold the frozen one's partition: the first, late, finds that
+    all is done.  A transaction that takes longer than its lease keeps it."""
+    one, slow = (adder(sinks, name, leaseSeconds=5)
+                 for name in ("frozen", "slow"))
+    for s in one, slow:
+        s.push([{"id": 1, "n": 1}], "p")
+        s.await_rows([(1, 1, 1)])
+        s.drained()
     child = one.tool.child("frozen")
-    # frozen with its transaction still to begin: another has its rows
-    with hold(far, "select * from queen.sink_progress for update"):
-        one.push([{"id": 1, "n": 10}] * 3, "p")
-        wait_until(lambda: blocked(far), what="a worker that waits")
-        os.kill(child, signal.SIGSTOP)
-    try:
+    with contextlib.ExitStack() as slowly:
+        slowly.enter_context(hold(far, "select * from slow for update"))
+        slow.push([{"id": 1, "n": 10}] * 3, "p")
+        await_blocked(slow)
+        # frozen with its transaction still to begin: another has its rows
+        with hold(far, "select * from queen.sink_progress where sink like"
+                  " '%%frozen' for update"):
+            one.push([{"id": 1, "n": 10}] * 3, "p")
+            await_blocked(one)
+            os.kill(child, signal.SIGSTOP)
+        slowly.callback(os.kill, child, signal.SIGCONT)
         two = sinks.tool()
         one.await_status(two, phase="running")
         # its session holds the row until the server ends it as idle
-        wait_until(lambda: len(blocked(far)) == 1, what="the second to wait")
-        waits = blocked(far)[0][0]
+        waits = await_blocked(one)[0]
         far.rows("select pg_terminate_backend(pid) from pg_stat_activity where"
                  " application_name like 'queen-pg/%%sink:frozen:1' and pid"
                  " <> %s", (waits,))
         one.await_rows([(1, 31, 4)])
         one.drained()
         one.await_status(two, applied=3, skipped=0)
-    finally:
-        os.kill(child, signal.SIGCONT)
+        assert len(blocked(slow)) == 1 and slow.lag() == 3
     one.await_status(phase="running", applied=1, skipped=3)
     one.push([{"id": 1, "n": 100}], "p")
     one.await_rows([(1, 131, 5)])
-    assert one.dead() == []
+    slow.await_rows([(1, 31, 4)])
+    slow.await_status(applied=4, skipped=0)
+    assert slow.status(two)["skipped"] == 0
+    assert one.dead() == [] and slow.dead() == []
 
 
 def test_increments_are_exact_under_every_fault(sinks, far, db):
@@ -248,11 +263,11 @@ def test_a_cell_that_goes_back_in_time(sinks, cell, db):
     s.push([{"id": 1, "n": 1}] * 5, "p")
     s.drained()
     keep(db)
-    s.push([{"id": 2, "n": 1}] * 4, "p")
+    push_at_last(s, [{"id": 2, "n": 1}] * 4)
     s.await_rows([(1, 5, 5), (2, 4, 4)])
     s.drained()
     go_back(db)
-    wait_until(lambda: try_push(s, [{"id": 3, "n": 1}] * 2), what="a push")
+    push_at_last(s, [{"id": 3, "n": 1}] * 2)
     s.await_rows([(1, 5, 5), (2, 4, 4), (3, 2, 2)])
     s.drained()
     assert s.progress() == [("p", 6)]
@@ -262,12 +277,16 @@ def test_a_cell_that_goes_back_in_time(sinks, cell, db):
     assert s.progress() == [("p", 10)]
 
 
-def try_push(s, payloads):
-    reply = s.cell.post("/api/v1/push", {"items": [
-        {"queue": s.queue, "partition": "p", "payload": p}
-        for p in payloads]})
-    return reply.status == 201 and all(
-        r["status"] == "queued" for r in reply.body)
+def push_at_last(s, payloads):
+    """By a queend whose database has just been away."""
+    items = [{"queue": s.queue, "partition": "p", "payload": p,
+              "transactionId": uuid.uuid4().hex} for p in payloads]
+
+    def stored():
+        reply = s.cell.post("/api/v1/push", {"items": items})
+        return reply.status == 201 and all(
+            r["status"] in ("queued", "duplicate") for r in reply.body)
+    wait_until(stored, what="a push")
 
 
 def test_rows_of_another_cell_wait_for_a_word(sinks, cell, far):
@@ -321,7 +340,7 @@ def test_a_stop_ends_what_is_in_flight_and_nothing_more(sinks, far):
     s.drained()
     with hold(far, "select * from stopped for update"):
         s.push([{"id": 1, "n": 10}] * 3, "p")
-        wait_until(lambda: blocked(far), what="a worker that waits")
+        await_blocked(s)
         s.tool.signal(signal.SIGTERM)
         wait_until(lambda: s.status()["phase"] == "running", what="its word")
     assert s.tool.wait_exit() == 0
