@@ -38,8 +38,8 @@ int connhost_run(const struct connhost_conf *c);
 
 /*
  * Waits up to a minute for the schema, checks the keys against the cell, and
- * tells the cell's tag.  ERR_CONFIG: another major, or a key that does not
- * open what the cell seals with.
+ * tells the cell's tag.  ERR_CONFIG: another process of this name, another
+ * major, or a key that does not open what the cell seals with.
  */
 int connhost_meet(const struct connhost_conf *c, char tag[CONNHOST_TAG_MAX],
 	struct err *e) __attribute__((warn_unused_result));

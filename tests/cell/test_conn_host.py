@@ -91,6 +91,16 @@ def test_a_cell_that_does_not_fit_ends_the_boot(new_tool, db):
     assert "schema major 2" in foreign.log_text()
 
 
+def test_a_name_is_held_by_one_process(new_tool):
+    first = new_tool("queen-pgsrc", QUEEN_SERVER_ID="one").start()
+    second = new_tool("queen-pgsrc", QUEEN_SERVER_ID="one")
+    assert second.start(wait=False).wait_exit() == 2
+    assert 'QUEEN_SERVER_ID="one" is in use' in second.log_text()
+    other = new_tool("queen-pgsink", QUEEN_SERVER_ID="one").start()
+    first.kill9()
+    assert second.start().term() == other.term() == 0
+
+
 def test_it_waits_for_the_schema(new_tool, empty_db):
     tool = new_tool("queen-pgsrc", _db=empty_db).start(wait=False)
     wait_until(lambda: empty_db.value(
