@@ -19,6 +19,14 @@ buf_fini(struct buf *b)
 }
 
 void
+buf_wipe(struct buf *b)
+{
+	if (b->cap > 0)
+		explicit_bzero(b->p, b->cap);
+	buf_fini(b);
+}
+
+void
 buf_reset(struct buf *b)
 {
 	b->len = 0;

@@ -20,6 +20,7 @@ struct buf {
 #define BUF_ZERO { .p = NULL }
 
 void buf_fini(struct buf *b);		/* frees; the buffer is empty again */
+void buf_wipe(struct buf *b);		/* the same for a secret: zeroed first */
 void buf_reset(struct buf *b);		/* length 0, keeps the memory */
 char *buf_reserve(struct buf *b, size_t n); /* room for n more bytes at p+len */
 void buf_put(struct buf *b, const void *p, size_t n);

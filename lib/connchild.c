@@ -430,6 +430,17 @@ connchild_task(const struct connchild *c)
 	return &c->task;
 }
 
+int
+connchild_unseal(const struct connchild_task *t, const struct seal *ring,
+	struct buf *clear, struct connfault *f)
+{
+	struct err e = ERR_ZERO;
+
+	if (conndoc_unseal(t->doc, &t->tenant, t->name, ring, clear, &e) == 0)
+		return 0;
+	return connfault_set(f, "unseal", false, "%s", e.text);
+}
+
 void
 connchild_free(struct connchild *c)
 {

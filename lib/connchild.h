@@ -15,12 +15,14 @@
 #include "qid.h"
 #include "span.h"
 
+struct buf;
 struct conndoc;
 struct connchild;
 struct connfault;
 struct err;
 struct jwrite;
 struct loop;
+struct seal;
 
 /* What this process is to do; lives as long as the connchild. */
 struct connchild_task {
@@ -61,6 +63,13 @@ struct connchild *connchild_open(struct loop *l, int fd,
 /* The face's arg, which may need the connchild first; before the loop runs. */
 void connchild_set_arg(struct connchild *c, void *arg);
 const struct connchild_task *connchild_task(const struct connchild *c);
+/*
+ * The password of the document in the clear, for buf_wipe; nothing when it has
+ * none.  -1: `unseal`, no other start on this node would open it.
+ */
+int connchild_unseal(const struct connchild_task *t, const struct seal *ring,
+	struct buf *clear, struct connfault *f)
+	__attribute__((warn_unused_result));
 void connchild_free(struct connchild *c);
 
 /* ---- status; sent on a change, at most every 200 ms, at least every 10 s */

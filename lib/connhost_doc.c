@@ -73,9 +73,7 @@ opens(const struct unit *u, const struct conndoc *d, struct err *e)
 	bool ok = conndoc_unseal(d, &u->tenant, u->name, u->host->conf.seal,
 			  &clear, e) == 0;
 
-	if (clear.p)
-		explicit_bzero(clear.p, clear.cap);
-	buf_fini(&clear);
+	buf_wipe(&clear);
 	return ok;
 }
 

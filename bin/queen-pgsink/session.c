@@ -2,7 +2,6 @@
 /* Dialling the target; the clear password lives no longer than the dial. */
 #include "session.h"
 
-#include <sodium.h>
 #include <stdio.h>
 
 #include "conndoc.h"
@@ -15,19 +14,11 @@
 enum { IDLE_MIN_S = 30 };
 
 static void
-forget_password(struct session *s)
-{
-	if (s->password.len > 0)
-		sodium_memzero(s->password.p, s->password.len);
-	buf_fini(&s->password);
-}
-
-static void
 on_up(void *arg)
 {
 	struct session *s = arg;
 
-	forget_password(s);
+	buf_wipe(&s->password);
 	s->on_up(s->arg);
 }
 
@@ -36,22 +27,8 @@ on_end(void *arg, const struct connfault *why)
 {
 	struct session *s = arg;
 
-	forget_password(s);
+	buf_wipe(&s->password);
 	s->on_end(s->arg, why);
-}
-
-static int
-unseal(struct session *s, struct ctx *x, struct connfault *f)
-{
-	const struct connchild_task *t = x->task;
-	struct err e;
-
-	if (conndoc_unseal(t->doc, &t->tenant, t->name, x->seal, &s->password,
-		    &e) == 0)
-		return 0;
-	return connfault_set(f, "unseal", false,
-		"%s; QUEEN_ENCRYPTION_KEY must be the same on every node",
-		e.text);
 }
 
 int
@@ -67,7 +44,7 @@ session_open(struct session *s, struct ctx *x, const char *who, pglink_up_fn up,
 	char name[160];
 
 	BUG(s->link);
-	if (unseal(s, x, f) != 0)
+	if (connchild_unseal(x->task, x->seal, &s->password, f) != 0)
 		return -1;
 	s->on_up = up;
 	s->on_end = end;
@@ -93,5 +70,5 @@ session_close(struct session *s)
 {
 	pglink_free(s->link);
 	s->link = NULL;
-	forget_password(s);
+	buf_wipe(&s->password);
 }

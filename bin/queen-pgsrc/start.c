@@ -6,7 +6,6 @@
  */
 #include "start.h"
 
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,20 +146,12 @@ start_delete(struct start *s, int64_t expect, start_row_fn fn)
 
 /* ---- links ---- */
 
-static void
-forget_password(struct start_link *l)
-{
-	if (l->password.cap)
-		sodium_memzero(l->password.p, l->password.cap);
-	buf_fini(&l->password);
-}
-
 void
 start_hang_up(struct start_link *l)
 {
 	pglink_free(l->k);
 	l->k = NULL;
-	forget_password(l);
+	buf_wipe(&l->password);
 }
 
 static void
@@ -168,7 +159,7 @@ on_up(void *arg)
 {
 	struct start_link *l = arg;
 
-	forget_password(l);
+	buf_wipe(&l->password);
 	l->on_up(l->s);
 }
 
@@ -184,23 +175,6 @@ on_end(void *arg, const struct connfault *why)
 	} else if (!s->over) {
 		start_fail(s, why);
 	}
-}
-
-static bool
-unseal(struct start *s, struct buf *out, struct connfault *f)
-{
-	const struct connchild_task *t = s->x->task;
-	struct err e = ERR_ZERO;
-
-	if (s->doc->conn.password_sealed.n && !s->x->seal)
-		err_set(&e, ERR_DB_DATA,
-			"connection.passwordSealed: set QUEEN_ENCRYPTION_KEY, "
-			"the same on every node");
-	else if (conndoc_unseal(
-			 s->doc, &t->tenant, t->name, s->x->seal, out, &e) == 0)
-		return true;
-	connfault_set(f, "unseal", false, "%s", e.text);
-	return false;
 }
 
 /*
@@ -225,7 +199,7 @@ start_dial(struct start *s, struct start_link *l, enum pglink_use use,
 	struct connfault f;
 	char app[128];
 
-	if (!unseal(s, &l->password, &f)) {
+	if (connchild_unseal(s->x->task, s->x->seal, &l->password, &f) != 0) {
 		start_fail(s, &f);
 		return;
 	}

@@ -61,6 +61,19 @@ reset_keeps_the_memory(void **state)
 	buf_fini(&b);
 }
 
+static void
+wipe_frees_and_takes_nothing(void **state)
+{
+	struct buf b = BUF_ZERO;
+
+	(void)state;
+	buf_wipe(&b);
+	buf_puts(&b, "secret");
+	buf_wipe(&b);
+	assert_null(b.p);
+	assert_int_equal(b.len + b.cap, 0);
+}
+
 int
 main(void)
 {
@@ -68,6 +81,7 @@ main(void)
 		cmocka_unit_test(put_and_skip_keep_the_bytes),
 		cmocka_unit_test(printf_grows_for_long_texts),
 		cmocka_unit_test(reset_keeps_the_memory),
+		cmocka_unit_test(wipe_frees_and_takes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
