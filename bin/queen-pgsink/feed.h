@@ -73,6 +73,11 @@ struct feed *feed_new(struct ctx *x, const struct feed_face *face);
  * dropped without a word.
  */
 void feed_free(struct feed *f);
+/*
+ * The cell was away and may have gone back in time: partition ids it gave after
+ * that are given again, to other names.
+ */
+void feed_forget(struct feed *f);
 /* Marks from the parent; n = 0: any partition may have, also of a new queue. */
 void feed_mark(struct feed *f, const int64_t *parts, size_t n);
 
@@ -105,6 +110,11 @@ void feed_extend(struct feed *f, struct feed_batch *b,
 void feed_ack(struct feed *f, struct feed_batch *b,
 	const struct feed_result *results, void (*fn)(void *arg, size_t filed),
 	void *arg);
+/*
+ * Gives the lease of a batch back as if it never was; wake: its partitions
+ * are claimed again at once.
+ */
+void feed_return(struct feed *f, const struct feed_batch *b, bool wake);
 /* One that was not acked comes again when its lease ends. */
 void feed_batch_free(struct feed_batch *b);
 

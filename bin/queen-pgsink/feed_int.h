@@ -183,11 +183,4 @@ void feed_names_free(struct feed *f);
 void feed_file_block(struct feed *f, int64_t part, int key, int64_t offset,
 	bool damaged);
 
-/* ---- feed_lease.c ---- */
-/*
- * Gives the lease of a batch back as if it never was; wake: its partitions
- * are claimed again at once.
- */
-void feed_return(struct feed *f, const struct feed_batch *b, bool wake);
-
 #endif

@@ -164,6 +164,12 @@ feed_names_free(struct feed *f)
 	map_fini(&f->names);
 }
 
+void
+feed_forget(struct feed *f)
+{
+	feed_names_free(f);
+}
+
 static void
 name_keep(struct feed *f, int64_t id, struct span name)
 {

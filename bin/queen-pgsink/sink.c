@@ -226,10 +226,12 @@ run(void *arg)
 static void
 on_link(void *arg, enum pgconn_event ev, const struct err *why)
 {
+	struct sink *s = arg;
+
 	/* who waits for an answer tells what it means */
-	(void)arg;
-	(void)ev;
 	(void)why;
+	if (ev == PGCONN_DOWN)
+		feed_forget(s->x->feed);
 }
 
 static void

@@ -199,6 +199,7 @@ static void
 acknowledge(struct worker *w, const struct feed_result *results)
 {
 	if (!is_any_done(w->batch, results)) {
+		feed_return(w->x->feed, w->batch, !w->stopping);
 		next(w);
 		return;
 	}
