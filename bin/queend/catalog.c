@@ -368,6 +368,11 @@ catalog_put_queue(struct catalog *c, const struct catalog_queue_row *row)
 {
 	struct cat_queue *q = catalog_queue_by_id(c, row->id);
 
+	if (q && !(memcmp(&q->tenant, &row->tenant, sizeof(q->tenant)) == 0 &&
+			 span_eq(q->name, row->name))) {
+		catalog_forget_queue(c, row->id);
+		q = NULL;
+	}
 	if (!q) {
 		struct cat_queue *old =
 			catalog_queue(c, &row->tenant, row->name);
@@ -405,8 +410,11 @@ catalog_put_part(
 {
 	struct cat_part *p = catalog_part_by_id(c, id);
 
-	if (p)
+	if (p && p->queue == q && span_eq(p->name, name))
 		return p;
+	/* of another name: the database went back and gave the id again */
+	if (p)
+		catalog_forget_part(c, id);
 	p = catalog_part(c, q, name);
 	if (p)
 		catalog_forget_part(c, p->id);
@@ -428,8 +436,10 @@ catalog_put_group(struct catalog *c, struct cat_queue *q, int64_t id,
 {
 	struct cat_group *g = catalog_group_by_id(c, id);
 
-	if (g)
+	if (g && g->queue == q && span_eq(g->name, name))
 		return g;
+	if (g)
+		catalog_forget_group(c, id);
 	g = catalog_group(c, q, name);
 	if (g)
 		catalog_forget_group(c, g->id);
