@@ -43,6 +43,7 @@ struct setup {
 	struct progress_column *columns;
 	size_t columns_n;
 	bool created; /* tried to */
+	bool looked_again;
 	struct connfault create_fault;
 };
 
@@ -182,7 +183,7 @@ on_probe(void *arg, PGresult *const *res, int n, const struct connfault *why)
 
 	(void)res;
 	(void)n;
-	if (why && strcmp(why->sqlstate, "42P10") == 0) {
+	if (connfault_is(why, "42P10")) {
 		refuse_key(s);
 		finish(s);
 	} else if (why) {
@@ -272,7 +273,7 @@ on_created(void *arg, PGresult *const *res, int n, const struct connfault *why)
 		return;
 	}
 	/* 3F000: no schema, and why there is none was told before */
-	if (why && strcmp(why->sqlstate, "3F000") != 0)
+	if (why && !connfault_is(why, "3F000"))
 		s->create_fault = *why;
 	look(s);
 }
@@ -370,6 +371,10 @@ on_table(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	}
 	if (PQntuples(res[0]) == 0) {
 		missing(s);
+	} else if (s->columns_n == 0 && !s->looked_again) {
+		/* another sink made it between the two statements */
+		s->looked_again = true;
+		look(s);
 	} else if (*PQgetvalue(res[0], 0, 0) != 't') {
 		progress_refuse(t, &s->fault, "is no table");
 		finish(s);
