@@ -75,7 +75,7 @@ struct conndoc_table {
 struct conndoc_source {
 	struct conndoc_table *tables;
 	size_t tables_n;
-	struct span slot, publication;	/* n = 0: conndoc_slot_default */
+	struct span slot, publication;	/* conndoc_slot, conndoc_publication */
 	bool manage_publication;
 	enum conndoc_snapshot snapshot;
 	enum conndoc_truncate on_truncate;
@@ -92,7 +92,7 @@ struct conndoc_sink {
 	struct span queue;
 	struct conndoc_name table;
 	enum conndoc_mode mode;
-	struct span consumer_group;	/* n = 0: conndoc_group_default */
+	struct span consumer_group;	/* conndoc_group */
 	enum conndoc_start start;	/* subscriptionMode */
 	struct conndoc_list key;	/* n = 0: found in the target */
 	struct span statement;		/* sql */
@@ -161,9 +161,14 @@ void conndoc_write(const struct conndoc *d, enum conndoc_form form,
 void conndoc_write_redacted(struct jwrite *w, struct span json,
 	struct arena *a);
 
-/* `queen_<name>` with _ for -, the slot and publication of a source. */
-struct span conndoc_slot_default(struct span name, struct arena *a);
-/* `pg-<name>` */
+/* As given, else `queen_<name>` with _ for -.  name: of the connector. */
+struct span conndoc_slot(const struct conndoc_source *d, struct span name,
+	struct arena *a);
+struct span conndoc_publication(const struct conndoc_source *d,
+	struct span name, struct arena *a);
+/* As given, else `pg-<name>`. */
+struct span conndoc_group(const struct conndoc_sink *d, struct span name,
+	struct arena *a);
 struct span conndoc_group_default(struct span name, struct arena *a);
 
 /*

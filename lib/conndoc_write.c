@@ -49,9 +49,24 @@ named(const char *prefix, struct span name, char from, char to, struct arena *a)
 }
 
 struct span
-conndoc_slot_default(struct span name, struct arena *a)
+conndoc_slot(const struct conndoc_source *d, struct span name, struct arena *a)
 {
-	return named("queen_", name, '-', '_', a);
+	return d->slot.n ? d->slot : named("queen_", name, '-', '_', a);
+}
+
+struct span
+conndoc_publication(
+	const struct conndoc_source *d, struct span name, struct arena *a)
+{
+	return d->publication.n ? d->publication
+				: named("queen_", name, '-', '_', a);
+}
+
+struct span
+conndoc_group(const struct conndoc_sink *d, struct span name, struct arena *a)
+{
+	return d->consumer_group.n ? d->consumer_group
+				   : conndoc_group_default(name, a);
 }
 
 struct span

@@ -210,9 +210,7 @@ feed_new(struct ctx *x, const struct feed_face *face)
 	f->x = x;
 	f->face = *face;
 	f->doc = &x->task->doc->sink;
-	f->group = f->doc->consumer_group.n
-			   ? f->doc->consumer_group
-			   : conndoc_group_default(x->task->name, &f->arena);
+	f->group = conndoc_group(f->doc, x->task->name, &f->arena);
 	f->hot = hot_new();
 	f->width = FEED_CANDIDATES;
 	TAILQ_INIT(&f->waits);

@@ -288,10 +288,7 @@ find_place(struct takeover *t)
 	pgargs_init(&a);
 	pgargs_uuid(&a, &t->x->task->tenant);
 	pgargs_text(&a, d->queue);
-	pgargs_text(&a,
-		d->consumer_group.n
-			? d->consumer_group
-			: conndoc_group_default(t->x->task->name, &t->arena));
+	pgargs_text(&a, conndoc_group(d, t->x->task->name, &t->arena));
 	t->in_cell = true;
 	pgconn_send(t->x->side, place_sql, &a, on_place, t);
 }

@@ -71,7 +71,6 @@ settled(struct commit *c, int64_t version)
 	batch_fini(&c->batch);
 	c->version = version;
 	c->lsn = commit_cover(c)->lsn;
-	c->bundles++;
 	c->busy = false;
 	unit_queue_settle(c->queue);
 	if (c->troubled) {
@@ -245,12 +244,6 @@ uint64_t
 commit_lsn(const struct commit *c)
 {
 	return c->lsn;
-}
-
-uint64_t
-commit_bundles(const struct commit *c)
-{
-	return c->bundles;
 }
 
 struct commit *

@@ -47,6 +47,5 @@ bool commit_is_busy(const struct commit *c);
 void commit_send(struct commit *c);
 /* How far the cell has it for certain. */
 uint64_t commit_lsn(const struct commit *c);
-uint64_t commit_bundles(const struct commit *c);
 
 #endif

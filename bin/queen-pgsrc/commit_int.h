@@ -29,7 +29,7 @@ struct commit {
 	struct names *names;
 	struct pointer pointer; /* what stays of it */
 	int64_t version; /* of its row, as of the last settled bundle */
-	uint64_t lsn, bundles;
+	uint64_t lsn;
 	bool troubled;
 	/* the bundle in flight */
 	bool busy;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a source says of itself, between its runs too. */
-#include "claim.h"
 #include "conndoc.h"
 #include "connchild.h"
 #include "jwrite.h"
@@ -12,11 +11,10 @@ write_names(const struct source *s, struct jwrite *w)
 {
 	const struct conndoc_source *d = &s->x->task->doc->source;
 	struct arena a = ARENA_ZERO;
-	struct span dflt = conndoc_slot_default(s->x->task->name, &a);
+	struct span name = s->x->task->name;
 
-	jwrite_kv_str(w, "slot", d->slot.n ? d->slot : dflt);
-	jwrite_kv_str(
-		w, "publication", d->publication.n ? d->publication : dflt);
+	jwrite_kv_str(w, "slot", conndoc_slot(d, name, &a));
+	jwrite_kv_str(w, "publication", conndoc_publication(d, name, &a));
 	arena_fini(&a);
 }
 
@@ -74,6 +72,4 @@ source_write_metrics(void *arg, struct jwrite *w)
 		jwrite_kv_i64(w, "queen_pg_source_pointer_lsn",
 			(int64_t)stream_pointer_lsn(s->stream));
 	}
-	jwrite_kv_i64(w, "queen_pg_connector_owner",
-		s->claim && claim_is_mine(s->claim));
 }

@@ -287,7 +287,6 @@ start_new(struct ctx *x, start_fn fn, void *arg)
 {
 	struct start *s = calloc(1, sizeof(*s));
 	const struct conndoc *d = x->task->doc;
-	struct span name;
 
 	BUG(!s);
 	s->x = x;
@@ -298,10 +297,9 @@ start_new(struct ctx *x, start_fn fn, void *arg)
 		(struct start_state){ "connecting", "reading the pointer", 0 };
 	s->search_path = "search_path=pg_catalog";
 	s->link_sql.s = s->link_repl.s = s->link_watch.s = s;
-	name = conndoc_slot_default(x->task->name, &s->arena);
-	s->slot_name = d->source.slot.n ? d->source.slot : name;
+	s->slot_name = conndoc_slot(&d->source, x->task->name, &s->arena);
 	s->publication_name =
-		d->source.publication.n ? d->source.publication : name;
+		conndoc_publication(&d->source, x->task->name, &s->arena);
 	loop_timer_init(&s->timer, x->loop, on_timer, s);
 	loop_timer_init(&s->watch, x->loop, start_watch, s);
 	start_after(s, 0, begin);

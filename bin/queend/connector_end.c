@@ -47,10 +47,9 @@ static struct span
 left_behind(struct hsrv_req *r, const struct conndoc *d)
 {
 	struct arena *a = hsrv_arena(r);
-	struct span name = conndoc_slot_default(hsrv_param(r, 0), a);
-	struct span slot = d->source.slot.n ? d->source.slot : name;
-	struct span pub =
-		d->source.publication.n ? d->source.publication : name;
+	struct span name = hsrv_param(r, 0);
+	struct span slot = conndoc_slot(&d->source, name, a);
+	struct span pub = conndoc_publication(&d->source, name, a);
 	struct span text = arena_printf(a,
 		"the slot %.*s stays and holds WAL until it is dropped: "
 		"SELECT pg_drop_replication_slot('%.*s');",
@@ -244,10 +243,8 @@ resync_sink(struct hsrv_req *r, const struct conndoc *d, struct span from)
 		return;
 	}
 	admin_args(r, &a);
-	pgargs_text(&a, d->sink.consumer_group.n
-				? d->sink.consumer_group
-				: conndoc_group_default(
-					  hsrv_param(r, 0), hsrv_arena(r)));
+	pgargs_text(
+		&a, conndoc_group(&d->sink, hsrv_param(r, 0), hsrv_arena(r)));
 	pgargs_text(&a, d->sink.queue);
 	pgargs_text(&a,
 		at_us == INT64_MIN ? SPAN_LIT("end") : SPAN_LIT("timestamp"));

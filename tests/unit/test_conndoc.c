@@ -234,10 +234,26 @@ names_of_connectors(void **state)
 		assert_true(conndoc_name_ok(span_of(good[i])));
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_false(conndoc_name_ok(span_of(bad[i])));
-	assert_true(span_is(conndoc_slot_default(SPAN_LIT("a-b_c"), &arena),
-		"queen_a_b_c"));
+}
+
+static void
+names_that_were_not_given(void **state)
+{
+	struct conndoc_source src = { .slot = SPAN_ZERO };
+	struct conndoc_sink snk = { .consumer_group = SPAN_ZERO };
+	struct span name = SPAN_LIT("a-b_c");
+
+	(void)state;
+	assert_true(span_is(conndoc_slot(&src, name, &arena), "queen_a_b_c"));
 	assert_true(span_is(
-		conndoc_group_default(SPAN_LIT("a-b"), &arena), "pg-a-b"));
+		conndoc_publication(&src, name, &arena), "queen_a_b_c"));
+	assert_true(span_is(conndoc_group(&snk, name, &arena), "pg-a-b_c"));
+	src.slot = SPAN_LIT("s");
+	src.publication = SPAN_LIT("P");
+	snk.consumer_group = SPAN_LIT("g");
+	assert_true(span_is(conndoc_slot(&src, name, &arena), "s"));
+	assert_true(span_is(conndoc_publication(&src, name, &arena), "P"));
+	assert_true(span_is(conndoc_group(&snk, name, &arena), "g"));
 }
 
 static void
@@ -944,6 +960,7 @@ main(void)
 		TEST(what_stands_in_a_document),
 		TEST(numbers_are_whole_and_within_their_range),
 		TEST(names_of_connectors),
+		TEST(names_that_were_not_given),
 		TEST(keys_of_documents),
 		TEST(hosts_databases_and_users),
 		TEST(modes_of_tls_and_certificates),

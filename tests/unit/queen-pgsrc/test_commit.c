@@ -322,7 +322,6 @@ test_a_bundle(void **state)
 	put(&A, 0x30, "q2", "a", "pg:4");
 	commit(&A);
 	assert_int_equal(commit_lsn(A.commit), 0x30);
-	assert_int_equal(commit_bundles(A.commit), 1);
 	assert_int_equal(A.queue.units, 0);
 	assert_string_equal(pointer_lsn(), "0/30");
 	assert_string_equal(stored("q1", "a", NULL),
