@@ -91,6 +91,12 @@ connfault_set(struct connfault *f, const char *code, bool retryable,
 /* ---- servers ---- */
 
 bool
+connfault_is(const struct connfault *f, const char *sqlstate)
+{
+	return f && strcmp(f->sqlstate, sqlstate) == 0;
+}
+
+bool
 connfault_is_transient(const char *sqlstate)
 {
 	static const char *const whole[] = { "57P01", "57P02", "57P03", "40001",

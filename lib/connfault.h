@@ -35,6 +35,8 @@ int connfault_result(struct connfault *f, const PGresult *res,
 /* Code `queen`: an answer of the cell. */
 int connfault_cell(struct connfault *f, const struct err *e);
 
+/* Did a server say this SQLSTATE?  f may be NULL: nothing went wrong. */
+bool connfault_is(const struct connfault *f, const char *sqlstate);
 /*
  * SQLSTATEs that pass by themselves: classes 08 and 53, 57P01 to 57P03,
  * 40001, 40P01, 55006; "" (the link broke) too.

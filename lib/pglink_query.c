@@ -139,7 +139,7 @@ hint_at_pooler(struct pglink *k, struct pglink_op *o)
 	struct connfault *f = &o->why;
 	char state[6];
 
-	if (k->use != PGLINK_REPLICATION || strcmp(f->sqlstate, "42601") != 0)
+	if (k->use != PGLINK_REPLICATION || !connfault_is(f, "42601"))
 		return;
 	memcpy(said, f->text, sizeof(said));
 	memcpy(state, f->sqlstate, sizeof(state));

@@ -127,7 +127,7 @@ failed(struct source *s, const struct connfault *f)
 	wait_ms = next_retry_ms(s);
 	connchild_error(s->x->child, f, wait_ms);
 	connchild_restarted(s->x->child);
-	if (strcmp(f->sqlstate, "55006") == 0)
+	if (connfault_is(f, "55006"))
 		connchild_phase(s->x->child, "waiting_for_slot");
 	wait_and_run(s, wait_ms);
 }
@@ -138,8 +138,8 @@ lost(struct source *s)
 	struct connfault f;
 
 	s->lost = true;
-	connfault_set(&f, "fenced", true,
-		"the lease ended, or another node has it");
+	connfault_set(
+		&f, "fenced", true, "the lease ended, or another node has it");
 	failed(s, &f);
 }
 
@@ -149,7 +149,7 @@ lost(struct source *s)
 static bool
 is_slot_gone(struct source *s, const struct connfault *f)
 {
-	if (strcmp(f->sqlstate, "55000") != 0 ||
+	if (!connfault_is(f, "55000") ||
 		(s->gone_ms && now_ms(s) - s->gone_ms < OPERATOR_MS))
 		return false;
 	s->gone_ms = now_ms(s);

@@ -101,6 +101,11 @@ void start_tables(struct start *s);
 void start_identify(struct start *s);
 /* ---- start_slot.c: the slot, waited for or made; goes on with the next */
 void start_slot(struct start *s);
+/* Asks for the slot; in fn start_has_slot makes s->slot of the results. */
+void start_look(struct start *s, pglink_fn fn);
+/* False when it could not, which ended the sequence. */
+bool start_has_slot(struct start *s, PGresult *const *res, int n,
+	const struct connfault *why);
 void start_create(struct start *s);
 void start_watch(void *arg);
 /* ---- start_ready.c: the pointer's row, then the answer */

@@ -68,9 +68,9 @@ on_created(void *arg, PGresult *const *res, int n, const struct connfault *why)
 
 	loop_timer_stop(&s->watch);
 	start_hang_up(&s->link_watch);
-	if (why && span_is(span_of(why->sqlstate), "42710"))
+	if (connfault_is(why, "42710"))
 		start_answer(s, START_FENCED, NULL);
-	else if (why && span_is(span_of(why->sqlstate), "42501"))
+	else if (connfault_is(why, "42501"))
 		denied(s, why);
 	else if (!start_worked(s, why))
 		return;
@@ -91,6 +91,27 @@ start_create(struct start *s)
 }
 
 /* ---- the one that is there ---- */
+
+void
+start_look(struct start *s, pglink_fn fn)
+{
+	catalog_slot_sql(&s->sql, s->slot_name);
+	start_query(s, &s->link_sql, fn);
+}
+
+bool
+start_has_slot(struct start *s, PGresult *const *res, int n,
+	const struct connfault *why)
+{
+	struct connfault f;
+
+	if (!start_worked(s, why))
+		return false;
+	if (catalog_slot(res, n, s->slot_name, &s->arena, &s->slot, &f) == 0)
+		return true;
+	start_fail(s, &f);
+	return false;
+}
 
 /* Confirmed past our pointer: is it another owner's by now? */
 static void
@@ -113,12 +134,8 @@ on_slot(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	struct start *s = arg;
 	struct connfault f;
 
-	if (!start_worked(s, why))
+	if (!start_has_slot(s, res, n, why))
 		return;
-	if (catalog_slot(res, n, s->slot_name, &s->arena, &s->slot, &f) != 0) {
-		start_fail(s, &f);
-		return;
-	}
 	switch (decide_slot(&s->slot, s->server.database,
 		s->version ? &s->pointer : NULL, s->x->task->name, &f)) {
 	case DECIDE_SLOT_REFUSE:
@@ -147,6 +164,5 @@ on_slot(void *arg, PGresult *const *res, int n, const struct connfault *why)
 void
 start_slot(struct start *s)
 {
-	catalog_slot_sql(&s->sql, s->slot_name);
-	start_query(s, &s->link_sql, on_slot);
+	start_look(s, on_slot);
 }

@@ -18,11 +18,10 @@ on_resync_slot(
 	struct start *s = arg;
 	struct connfault f;
 
-	if (!start_worked(s, why))
+	if (!start_has_slot(s, res, n, why))
 		return;
-	if (catalog_slot(res, n, s->slot_name, &s->arena, &s->slot, &f) != 0 ||
-		(s->slot.found && decide_slot_is_ours(&s->slot,
-					  s->server.database, &f) != 0))
+	if (s->slot.found &&
+		decide_slot_is_ours(&s->slot, s->server.database, &f) != 0)
 		start_fail(s, &f);
 	else
 		teardown_slot(s, start_create);
@@ -33,8 +32,7 @@ resync(struct start *s)
 {
 	s->resync = true;
 	start_say(s, "connecting", "dropping the slot for a resync", 0);
-	catalog_slot_sql(&s->sql, s->slot_name);
-	start_query(s, &s->link_sql, on_resync_slot);
+	start_look(s, on_resync_slot);
 }
 
 static bool

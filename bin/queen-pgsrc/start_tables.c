@@ -23,11 +23,11 @@ on_written(void *arg, PGresult *const *res, int n, const struct connfault *why)
 		return;
 	}
 	f = *why;
-	if (span_is(span_of(f.sqlstate), "42501"))
+	if (connfault_is(why, "42501"))
 		decide_publication_denied(
 			&s->doc->source, s->tables, &s->publication, &f);
 	/* 42710: another node was faster, and made the same */
-	f.retryable = f.retryable || span_is(span_of(f.sqlstate), "42710");
+	f.retryable = f.retryable || connfault_is(why, "42710");
 	start_fail(s, &f);
 }
 

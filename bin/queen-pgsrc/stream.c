@@ -186,7 +186,7 @@ stream_lost(struct stream *s, const struct connfault *why)
 {
 	if (s->state != STREAM_RUNS || s->checking)
 		return;
-	if (strcmp(why->sqlstate, "42704") == 0 && !s->sql_gone)
+	if (connfault_is(why, "42704") && !s->sql_gone)
 		check_publication(s, why);
 	else
 		stream_fail(s, why);

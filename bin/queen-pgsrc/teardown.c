@@ -30,7 +30,7 @@ on_ended(void *arg, PGresult *const *res, int n, const struct connfault *why)
 		return;
 	}
 	f = *why;
-	if (span_is(span_of(f.sqlstate), "42501"))
+	if (connfault_is(why, "42501"))
 		connfault_set(&f, "postgres", false,
 			"%s: another role's session uses the slot; run SELECT "
 			"pg_terminate_backend(active_pid) FROM "
@@ -48,8 +48,7 @@ on_dropped(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	(void)n;
 	if (!why) {
 		s->dropped(s);
-	} else if (span_is(span_of(why->sqlstate), "55006") &&
-		   ++s->drops < DROP_TRIES) {
+	} else if (connfault_is(why, "55006") && ++s->drops < DROP_TRIES) {
 		catalog_end_user_sql(&s->sql, s->slot_name);
 		start_query(s, &s->link_sql, on_ended);
 	} else {
@@ -106,7 +105,7 @@ on_unpublished(
 		return;
 	}
 	f = *why;
-	if (span_is(span_of(f.sqlstate), "42501"))
+	if (connfault_is(why, "42501"))
 		connfault_set(&f, "publication", false,
 			"%s: run DROP PUBLICATION \"%.*s\" as its owner",
 			why->text, SPAN_ARG(s->publication_name));
@@ -146,12 +145,8 @@ on_slot(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	struct start *s = arg;
 	struct connfault f;
 
-	if (!start_worked(s, why))
+	if (!start_has_slot(s, res, n, why))
 		return;
-	if (catalog_slot(res, n, s->slot_name, &s->arena, &s->slot, &f) != 0) {
-		start_fail(s, &f);
-		return;
-	}
 	if (!s->slot.found ||
 		decide_slot_is_ours(&s->slot, s->server.database, &f) == 0) {
 		teardown_slot(s, unpublish);
@@ -177,6 +172,5 @@ teardown(struct start *s)
 		return;
 	}
 	start_say(s, "connecting", "dropping the slot", 0);
-	catalog_slot_sql(&s->sql, s->slot_name);
-	start_query(s, &s->link_sql, on_slot);
+	start_look(s, on_slot);
 }

@@ -103,8 +103,11 @@ test_answers_of_the_cell(void **state)
 		connfault_cell(&f, &e);
 		assert_false(f.retryable);
 	}
+	assert_false(connfault_is(&f, "QN001"));
 	memcpy(e.sqlstate, "QN001", 6);
 	assert_int_equal(connfault_cell(&f, &e), -1);
+	assert_true(connfault_is(&f, "QN001"));
+	assert_false(connfault_is(NULL, "QN001"));
 	assert_string_equal(f.code, "queen");
 	assert_string_equal(f.sqlstate, "QN001");
 	assert_string_equal(f.text, "no");
