@@ -112,7 +112,7 @@ struct connhost {
 	int64_t started_ms;
 	/* documents */
 	struct loop_timer reload;
-	bool reading, read_again, ready;
+	bool reading, read_again;
 	struct err documents_why;	/* kind ERR_NONE: read well */
 	bool documents_read;
 	struct log_sampler bad_key, bad_read;
@@ -130,8 +130,6 @@ struct connhost {
 	/* the end */
 	struct loop_timer watchdog, last;
 	bool stopping;
-	int64_t stop_until_ms;
-	int code;
 };
 
 /* connhost_doc.c */

@@ -147,14 +147,14 @@ plan_start(struct unit *u, int64_t after_ms)
 	connhost_unit_next(u->host);
 }
 
-/* One rung up; a long run starts over at the foot. */
-static void
+/* One rung up. */
+static int64_t
 climb(struct unit *u)
 {
 	u->pause_ms = u->pause_ms ? u->pause_ms * 2 : LADDER_MIN_MS;
 	if (u->pause_ms > LADDER_MAX_MS)
 		u->pause_ms = LADDER_MAX_MS;
-	plan_start(u, u->pause_ms);
+	return u->pause_ms;
 }
 
 static bool
@@ -236,7 +236,7 @@ connhost_unit_next(struct connhost *h)
 			continue;
 		connhost_status_error(u, "crashed", e.text);
 		connhost_unit_phase(u, "error");
-		climb(u);
+		plan_start(u, climb(u));
 	}
 }
 
@@ -277,20 +277,11 @@ connhost_unit_ended(struct unit *u, const char *how)
 	} else {
 		if (!u->left)
 			crashed(u, how);
-		climb(u);
+		plan_start(u, climb(u));
 	}
 }
 
 /* ---- a document whose connector is torn down ---- */
-
-static void
-retry_removal(struct unit *u)
-{
-	u->pause_ms = u->pause_ms ? u->pause_ms * 2 : LADDER_MIN_MS;
-	if (u->pause_ms > LADDER_MAX_MS)
-		u->pause_ms = LADDER_MAX_MS;
-	loop_timer_start(&u->timer, u->pause_ms);
-}
 
 static void
 on_removed(void *arg, const PGresult *res, const struct err *e)
@@ -306,7 +297,7 @@ on_removed(void *arg, const PGresult *res, const struct err *e)
 			log_quote(e->text));
 	/* written again meanwhile: the read tells whether it matters */
 	if (u->state == UNIT_REMOVES && (e || pgbin_i32(res, 0, 0) != 0))
-		retry_removal(u);
+		loop_timer_start(&u->timer, climb(u));
 	connhost_unit_step(u);
 	if (!e)
 		connhost_doc_read(h);

@@ -25,7 +25,6 @@ enum {
 };
 
 struct connpipe {
-	struct loop *loop;
 	int fd;
 	struct event *can_read, *can_write;
 	struct connpipe_events ev;
@@ -189,9 +188,11 @@ connpipe_flush(struct connpipe *p, int64_t limit_ms)
 		struct pollfd pf = { .fd = p->fd, .events = POLLOUT };
 		int64_t left_ms = until_ms - clk_mono_ms();
 
-		if (left_ms <= 0 || poll(&pf, 1, (int)left_ms) < 0)
+		if (left_ms <= 0)
 			return;
-		write_some(p);
+		/* a signal is no reason to keep the last words */
+		if (poll(&pf, 1, (int)left_ms) > 0)
+			write_some(p);
 	}
 }
 
@@ -201,7 +202,6 @@ connpipe_new(struct loop *l, int fd, const struct connpipe_events *ev)
 	struct connpipe *p = calloc(1, sizeof(*p));
 
 	BUG(!p || fcntl(fd, F_SETFL, O_NONBLOCK) != 0);
-	p->loop = l;
 	p->fd = fd;
 	p->ev = *ev;
 	p->can_read = event_new(
