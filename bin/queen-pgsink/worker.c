@@ -34,6 +34,7 @@ struct worker {
 	struct feed_wait *wait;
 	struct feed_batch *batch;
 	bool applying, acking, failing;
+	bool settled; /* acknowledged, or given back */
 	bool extending; /* the answer is still to come */
 	bool stopping, stopped;
 	int64_t backoff_ms; /* the last one; 0 = none */
@@ -109,6 +110,11 @@ static void
 next(struct worker *w)
 {
 	loop_timer_stop(&w->extend);
+	if (w->batch && !w->settled) {
+		/* who takes it up need not wait for the end of its lease */
+		w->settled = true;
+		feed_return(w->x->feed, w->batch, !w->stopping);
+	}
 	drop_batch(w);
 	if (w->batch)
 		return;
@@ -199,11 +205,10 @@ static void
 acknowledge(struct worker *w, const struct feed_result *results)
 {
 	if (!is_any_done(w->batch, results)) {
-		feed_return(w->x->feed, w->batch, !w->stopping);
 		next(w);
 		return;
 	}
-	w->acking = true;
+	w->acking = w->settled = true;
 	w->x->counts.batches++;
 	connchild_touch(w->x->child);
 	note_dead(w, results);
@@ -253,7 +258,8 @@ apply(void *arg)
 	struct worker *w = arg;
 
 	w->applying = true;
-	loop_timer_start(&w->extend, extend_every_ms(w));
+	/* it was not extended while it backed off */
+	loop_timer_start(&w->extend, w->backoff_ms ? 0 : extend_every_ms(w));
 	target_apply(w->target, w->batch, on_target, w);
 }
 
@@ -273,6 +279,7 @@ on_batch(void *arg, struct feed_batch *batch, const struct connfault *why)
 	}
 	w->wait = NULL;
 	w->batch = batch;
+	w->settled = false;
 	apply(w);
 }
 
