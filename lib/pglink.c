@@ -108,7 +108,13 @@ pglink_heed(struct pglink *k, const PGresult *r)
 static void
 on_notice(void *arg, const PGresult *r)
 {
-	pglink_heed(arg, r);
+	struct pglink *k = arg;
+	const char *s = PQresultErrorField(r, PG_DIAG_SEVERITY_NONLOCALIZED);
+	const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+
+	pglink_heed(k, r);
+	if (k->on_warning && s && state && strcmp(s, "WARNING") == 0)
+		k->on_warning(k->warning_arg, state);
 }
 
 static void

@@ -106,6 +106,13 @@ void pglink_forget(struct pglink *k);
 
 /* ---- PGLINK_REPLICATION ---- */
 
+/*
+ * SQLSTATE of a warning, in its place among the frames.  Take a note of it and
+ * no more: the link is being read.
+ */
+typedef void (*pglink_warning_fn)(void *arg, const char *sqlstate);
+void pglink_on_warning(struct pglink *k, pglink_warning_fn fn, void *arg);
+
 /* One CopyData from the server; false: stop reading until pglink_go_on. */
 typedef bool (*pglink_data_fn)(void *arg, struct span data);
 /*

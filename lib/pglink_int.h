@@ -100,6 +100,8 @@ struct pglink {
 	pglink_data_fn on_data;
 	void (*on_drained)(void *arg);
 	void *stream_arg;
+	pglink_warning_fn on_warning;	/* NULL: nobody wants to know */
+	void *warning_arg;
 };
 
 /* pglink.c */

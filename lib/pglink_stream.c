@@ -25,6 +25,13 @@ pglink_stream(struct pglink *k, const char *sql, pglink_fn fn,
 }
 
 void
+pglink_on_warning(struct pglink *k, pglink_warning_fn fn, void *arg)
+{
+	k->on_warning = fn;
+	k->warning_arg = arg;
+}
+
+void
 pglink_stream_began(struct pglink *k, struct pglink_op *o)
 {
 	k->copy = COPY_RUNS;

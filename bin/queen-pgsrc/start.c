@@ -184,7 +184,8 @@ on_end(void *arg, const struct connfault *why)
 #define SESSION                                                                \
 	"statement_timeout=0", "lock_timeout=0",                               \
 		"idle_in_transaction_session_timeout=0",                       \
-		"idle_session_timeout=0", "row_security=off"
+		"idle_session_timeout=0", "row_security=off",                  \
+		"client_min_messages=warning"
 
 void
 start_dial(struct start *s, struct start_link *l, enum pglink_use use,

@@ -142,6 +142,19 @@ on_sql_end(void *arg, const struct connfault *why)
 	stream_fail(s, s->checking ? &s->fault : why);
 }
 
+void
+stream_fail_publication(struct stream *s)
+{
+	struct connfault f;
+
+	connfault_set(&f, "publication", false,
+		"the WAL behind the slot's position is older than "
+		"publication %.*s and cannot be decoded with it; "
+		"ask for a new copy with: queenctl connector resync %.*s",
+		SPAN_ARG(s->found->publication), SPAN_ARG(s->x->task->name));
+	stream_fail(s, &f);
+}
+
 /*
  * WAL from before the publication cannot be decoded, ever: to be told from a
  * slot or a publication that is gone, which the next start finds out.
@@ -152,16 +165,11 @@ on_checked(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	struct stream *s = arg;
 	struct connfault f = s->fault;
 
-	if (!why && n == 1 && PQntuples(res[0]) == 1)
-		connfault_set(&f, "publication", false,
-			"the WAL behind the slot's position is older than "
-			"publication %.*s and cannot be decoded with it; "
-			"ask for a new copy with: queenctl connector resync "
-			"%.*s",
-			SPAN_ARG(s->found->publication),
-			SPAN_ARG(s->x->task->name));
-	else
-		f.retryable = true;
+	if (!why && n == 1 && PQntuples(res[0]) == 1) {
+		stream_fail_publication(s);
+		return;
+	}
+	f.retryable = true;
 	stream_fail(s, &f);
 }
 
@@ -258,6 +266,10 @@ stream_step(struct stream *s)
 		close_stream(s);
 	if (s->state != STREAM_RUNS || s->repl_gone || !s->streaming)
 		return;
+	if (s->skipping) {
+		stream_fail_publication(s);
+		return;
+	}
 	if (pipeline_wants_restart(&s->pipeline)) {
 		stream_restart(s);
 		return;

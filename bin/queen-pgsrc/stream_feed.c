@@ -4,7 +4,7 @@
  * frame that waits for an answer stops the reading, and so does a queue that
  * is full; status updates go on meanwhile, by the clock.
  */
-#include <inttypes.h>
+#include <string.h>
 
 #include "chunk.h"
 #include "commit.h"
@@ -210,6 +210,8 @@ on_data(void *arg, struct span frame)
 	uint64_t lsn;
 
 	s->drained = false;
+	if (s->state == STREAM_RUNS && s->skipping)
+		stream_fail_publication(s);
 	if (s->state != STREAM_RUNS)
 		return false;
 	if (wal_frame_parse(frame, &f, &e) != 0) {
@@ -239,6 +241,18 @@ on_drained(void *arg)
 
 	s->drained = true;
 	stream_step(s);
+}
+
+/*
+ * From 18 on changes from before the publication are left out with a warning,
+ * where older servers refuse them.
+ */
+static void
+on_warning(void *arg, const char *sqlstate)
+{
+	struct stream *s = arg;
+
+	s->skipping |= strcmp(sqlstate, "55000") == 0;
 }
 
 static void
@@ -283,6 +297,7 @@ stream_begin(struct stream *s)
 	pgquote_text(&s->sql, buf_span(&name));
 	buf_puts(&s->sql, ", messages 'true')");
 	buf_putc(&s->sql, '\0');
+	pglink_on_warning(f->repl, on_warning, s);
 	pglink_stream(f->repl, s->sql.p, on_began, on_data, on_drained, s);
 	buf_reset(&s->sql);
 	buf_fini(&name);

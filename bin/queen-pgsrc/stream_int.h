@@ -58,6 +58,7 @@ struct stream {
 
 	/* the walsender */
 	bool streaming, repl_gone, sql_gone, checking, drained, paused;
+	bool skipping;		/* the server leaves changes out */
 	uint64_t received_lsn, told_lsn;
 	int64_t heard_ms, told_ms;
 	/* a message that waits for an answer: its bytes, what it asked */
@@ -92,6 +93,8 @@ void stream_fail(struct stream *s, const struct connfault *why);
 /* A failed query of ours: passes with another start. */
 void stream_fail_sql(struct stream *s, const struct connfault *why);
 void stream_restart(struct stream *s);
+/* The server cannot decode its WAL with the publication. */
+void stream_fail_publication(struct stream *s);
 /* The stream was refused, or it ended. */
 void stream_lost(struct stream *s, const struct connfault *why);
 /* Tells the server what is committed. */
