@@ -169,7 +169,6 @@ struct span conndoc_publication(const struct conndoc_source *d,
 /* As given, else `pg-<name>`. */
 struct span conndoc_group(const struct conndoc_sink *d, struct span name,
 	struct arena *a);
-struct span conndoc_group_default(struct span name, struct arena *a);
 
 /*
  * Seals the clear password into password_sealed and wipes it; place and kind

@@ -66,13 +66,7 @@ struct span
 conndoc_group(const struct conndoc_sink *d, struct span name, struct arena *a)
 {
 	return d->consumer_group.n ? d->consumer_group
-				   : conndoc_group_default(name, a);
-}
-
-struct span
-conndoc_group_default(struct span name, struct arena *a)
-{
-	return named("pg-", name, '-', '-', a);
+				   : named("pg-", name, '-', '-', a);
 }
 
 /* ---- parts ---- */

@@ -168,28 +168,28 @@ move_rows(struct apply *a)
 	struct pglink_param p[7] = { { a->with.x->sink } };
 
 	buf_reset(&a->ids);
-	buf_reset(&a->a);
-	buf_reset(&a->b);
+	buf_reset(&a->offsets);
+	buf_reset(&a->times);
 	buf_reset(&a->names);
 	progress_array_open(&a->ids);
-	progress_array_open(&a->a);
-	progress_array_open(&a->b);
+	progress_array_open(&a->offsets);
+	progress_array_open(&a->times);
 	progress_array_open(&a->names);
 	for (size_t i = 0; i < parts_n(a); i++) {
 		if (!a->at[i].moved)
 			continue;
 		progress_array_i64(&a->ids, parts[i].id);
-		progress_array_i64(&a->a, a->at[i].offset);
-		progress_array_i64(&a->b, a->at[i].created_at_us);
+		progress_array_i64(&a->offsets, a->at[i].offset);
+		progress_array_i64(&a->times, a->at[i].created_at_us);
 		progress_array_text(&a->names, parts[i].name);
 	}
 	progress_array_close(&a->ids);
-	progress_array_close(&a->a);
-	progress_array_close(&a->b);
+	progress_array_close(&a->offsets);
+	progress_array_close(&a->times);
 	progress_array_close(&a->names);
 	p[1].text = buf_span(&a->ids);
-	p[2].text = buf_span(&a->a);
-	p[3].text = buf_span(&a->b);
+	p[2].text = buf_span(&a->offsets);
+	p[3].text = buf_span(&a->times);
 	p[4].text = group_text(a);
 	p[5].text = span_of(a->with.x->cell_tag);
 	p[6].text = buf_span(&a->names);
@@ -423,17 +423,17 @@ lock_rows(struct apply *a)
 	struct pglink_param p[5] = { { a->with.x->sink } };
 
 	buf_reset(&a->ids);
-	buf_reset(&a->a);
+	buf_reset(&a->names);
 	progress_array_open(&a->ids);
-	progress_array_open(&a->a);
+	progress_array_open(&a->names);
 	for (size_t i = 0; i < parts_n(a); i++) {
 		progress_array_i64(&a->ids, parts[i].id);
-		progress_array_text(&a->a, parts[i].name);
+		progress_array_text(&a->names, parts[i].name);
 	}
 	progress_array_close(&a->ids);
-	progress_array_close(&a->a);
+	progress_array_close(&a->names);
 	p[1].text = buf_span(&a->ids);
-	p[2].text = buf_span(&a->a);
+	p[2].text = buf_span(&a->names);
 	p[3].text = group_text(a);
 	p[4].text = span_of(a->with.x->cell_tag);
 	progress(a, PROGRESS_INSERT, "insert", p, 5, on_step);
@@ -456,8 +456,8 @@ apply_fini(struct apply *a)
 	arena_fini(&a->arena);
 	arena_fini(&a->chunk);
 	buf_fini(&a->ids);
-	buf_fini(&a->a);
-	buf_fini(&a->b);
+	buf_fini(&a->offsets);
+	buf_fini(&a->times);
 	buf_fini(&a->names);
 	buf_fini(&a->joined);
 }

@@ -56,7 +56,7 @@ struct apply {
 	struct isolate_piece piece;
 	struct arena arena;	/* of the transaction */
 	struct arena chunk;	/* of the operations in the making */
-	struct buf ids, a, b, names, joined;	/* parameters */
+	struct buf ids, names, offsets, times, joined;	/* parameters */
 	enum apply_end end;
 	bool runs, giving_up;
 	struct progress_at *at;	/* per partition of the piece */

@@ -239,7 +239,7 @@ feed_free(struct feed *f)
 	loop_timer_fini(&f->pop_timer);
 	loop_timer_fini(&f->tell_timer);
 	loop_timer_fini(&f->settle_timer);
-	feed_names_free(f);
+	feed_forget(f);
 	hot_free(f->hot);
 	arena_fini(&f->arena);
 	free(f);

@@ -174,11 +174,10 @@ void feed_pop_fire(void *arg);
 void feed_call_end(struct feed_call *c, bool good);
 
 /* ---- feed_read.c ---- */
-/* The batch of what was taken, names still to come; NULL: nothing is whole. */
+/* The batch of what was taken, names still to come; n = 0: nothing is whole. */
 struct feed_batch *feed_read(struct feed_call *c, const PGresult *res);
 /* Names of its parts; feed_call_end when they are there. */
 void feed_read_names(struct feed_call *c);
-void feed_names_free(struct feed *f);
 /* Tells the operator that a message cannot be opened. */
 void feed_file_block(struct feed *f, int64_t part, int key, int64_t offset,
 	bool damaged);

@@ -14,6 +14,7 @@ static const struct pgstmt STMT_EXTEND = { "feed_extend",
 	"select renewed from queen.lease_extend_v1($1, $2, $3, $4, $5)" };
 static const struct pgstmt STMT_RETURN = { "feed_return",
 	"select part, grp from queen.lease_return_v1($1, $2, $3, $4)" };
+
 static void
 put_lease(struct pgargs *a, const struct feed *f, const struct feed_batch *b)
 {

@@ -154,7 +154,7 @@ feed_read(struct feed_call *c, const PGresult *res)
 /* ---- names ---- */
 
 void
-feed_names_free(struct feed *f)
+feed_forget(struct feed *f)
 {
 	size_t at = 0;
 	struct feed_name *n;
@@ -162,12 +162,6 @@ feed_names_free(struct feed *f)
 	while ((n = map_next(&f->names, &at)))
 		free(n);
 	map_fini(&f->names);
-}
-
-void
-feed_forget(struct feed *f)
-{
-	feed_names_free(f);
 }
 
 static void
@@ -178,7 +172,7 @@ name_keep(struct feed *f, int64_t id, struct span name)
 	if (!n)
 		abort();
 	if (f->names.count >= NAMES_MAX)
-		feed_names_free(f);
+		feed_forget(f);
 	n->id = id;
 	n->name = span_make(n->text, name.n);
 	memcpy(n->text, name.p, name.n);

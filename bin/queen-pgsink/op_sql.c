@@ -174,7 +174,8 @@ upsert(struct text *t)
 		buf_puts(t->sql, "nothing");
 }
 
-static void delete (struct text *t, const char *json)
+static void
+erase(struct text *t, const char *json)
 {
 	buf_puts(t->sql, "delete from ");
 	put_table(t);
@@ -214,7 +215,7 @@ move_identity(struct text *t)
 	size_t from;
 
 	buf_puts(t->sql, "with o as (");
-	delete (t, "$2::json");
+	erase(t, "$2::json");
 	buf_puts(t->sql, " returning t.*) insert into ");
 	put_table(t);
 	buf_puts(t->sql, " (");
@@ -258,7 +259,7 @@ op_sql(const struct plan *p, const struct op *o, struct buf *sql)
 			move(&t);
 		break;
 	case OP_DELETE:
-		delete (&t, "$1::json");
+		erase(&t, "$1::json");
 		break;
 	case OP_TRUNCATE:
 		buf_puts(sql, "truncate ");

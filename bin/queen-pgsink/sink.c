@@ -289,9 +289,7 @@ sink_new(struct ctx *x)
 		SPAN_ARG(x->task->cell_tag));
 	x->sink = arena_printf(&s->arena, "%s/%.*s",
 		qid_text(&x->task->tenant, tenant), SPAN_ARG(x->task->name));
-	s->group = doc_of(s)->consumer_group.n
-			   ? doc_of(s)->consumer_group
-			   : conndoc_group_default(x->task->name, &s->arena);
+	s->group = conndoc_group(doc_of(s), x->task->name, &s->arena);
 	loop_timer_init(&s->again, x->loop, run, s);
 	loop_timer_init(&s->grace, x->loop, leave, s);
 	loop_timer_init(&s->calm, x->loop, on_calm, s);
