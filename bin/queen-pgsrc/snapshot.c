@@ -42,8 +42,8 @@ words_of(size_t columns)
 	return (columns + 63) / 64;
 }
 
-void
-snapshot_chunk_free(struct snapshot_chunk *c)
+static void
+chunk_free(struct snapshot_chunk *c)
 {
 	if (!c)
 		return;
@@ -65,7 +65,7 @@ void
 snapshot_fini(struct snapshot *s)
 {
 	snapshot_trim(s, NULL);
-	snapshot_chunk_free(s->chunk);
+	chunk_free(s->chunk);
 	arena_fini(&s->open_arena);
 	arena_fini(&s->seen_arena);
 	snapshot_init(s, s->n);
@@ -211,7 +211,7 @@ snapshot_install(struct snapshot *s, struct span seen_text, int64_t read_at_us,
 void
 snapshot_forget(struct snapshot *s)
 {
-	snapshot_chunk_free(s->chunk);
+	chunk_free(s->chunk);
 	s->chunk = NULL;
 }
 

@@ -30,6 +30,5 @@ void snapshot_trim(struct snapshot *s, const struct snapshot_seen *seen);
 /* Takes the text as the snapshot that judges from now on. */
 int snapshot_judge(struct snapshot *s, struct span seen_text, struct err *e)
 	__attribute__((warn_unused_result, nonnull));
-void snapshot_chunk_free(struct snapshot_chunk *c);
 
 #endif

@@ -11,8 +11,8 @@
 #include "jwrite.h"
 #include "value_int.h"
 
-void
-value_put_string(struct buf *b, struct span text)
+static void
+put_string(struct buf *b, struct span text)
 {
 	buf_putc(b, '"');
 	jwrite_escape(b, text);
@@ -113,7 +113,7 @@ put_timestamp(struct buf *b, struct span s, bool zone)
 	offset = zone && n > 0 ? offset_n(s, n) : 0;
 	if (n == 0 || (zone ? offset == 0 : n != s.n)) {
 		/* infinity, BC */
-		value_put_string(b, s);
+		put_string(b, s);
 		return;
 	}
 	buf_putc(b, '"');
@@ -226,7 +226,7 @@ put_json(struct buf *b, struct span text)
 			is_deep_json(text)))
 		buf_put_span(b, trim(text));
 	else
-		value_put_string(b, text);
+		put_string(b, text);
 }
 
 /* ---- all of them ---- */
@@ -239,7 +239,7 @@ put_bool(struct buf *b, struct span s)
 	else if (span_is(s, "f") || span_is(s, "false"))
 		buf_puts(b, "false");
 	else
-		value_put_string(b, s);
+		put_string(b, s);
 }
 
 void
@@ -268,5 +268,5 @@ value_write(struct buf *b, const struct value_type *t, struct span text)
 			break;
 		return;
 	}
-	value_put_string(b, text);
+	put_string(b, text);
 }

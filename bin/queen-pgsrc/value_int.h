@@ -10,7 +10,6 @@
 struct buf;
 struct value_type;
 
-void value_put_string(struct buf *b, struct span text);
 /* False, and nothing written, when the text is no array literal. */
 bool value_put_array(struct buf *b, const struct value_type *t,
 	struct span text);
