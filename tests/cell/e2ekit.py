@@ -43,6 +43,17 @@ LARGE = ("insert into ledger (grp, id, n) select 'big' || i %% 16, i, i"
          " from generate_series(1, %d) i")
 
 
+class Says:
+    """What a failure says, looked up when it comes."""
+
+    def __init__(self, text, *parts):
+        self.text, self.parts = text, parts
+
+    def __str__(self):
+        return self.text % tuple(p() if callable(p) else p
+                                 for p in self.parts)
+
+
 # ---- processes that end ----
 
 def gone(pid):
@@ -405,7 +416,7 @@ class World:
             self.sink.await_status(name, phase="running")
         self.src.start()
         wait_until(self.pointer, every_s=0.002,
-                   what="a pointer: %s" % self.statuses())
+                   what=Says("a pointer: %s", self.statuses))
         self.watch.add(Connector(self))
         self.mark = self.progress()
 
@@ -453,15 +464,17 @@ class World:
         """Until source and sinks have committed since the last kill."""
         wait_until(lambda: all(a != b for a, b in zip(
             self.mark, self.progress())), SETTLE_S,
-            what="commits since %s: %s" % (self.kills[-1:], self.statuses()))
+            what=Says("commits since %s, %s, now %s: %s", self.kills[-1:],
+                      self.mark, self.progress, self.statuses))
 
     def in_large(self, done):
         """Until the pointer is inside a transaction, beyond done."""
         def inside():
             found = self.pointer()["inTxn"]
             return found["done"] if found and found["done"] > done else 0
-        return wait_until(inside, what="a piece beyond %d: %s" % (
-            done, self.statuses()), every_s=0.002)
+        return wait_until(inside, every_s=0.002, what=Says(
+            "a piece beyond %d, now %s: %s", done, self.place,
+            self.statuses))
 
     # kills
 
@@ -498,16 +511,17 @@ class World:
             p = self.pointer()
             return not p["inTxn"] and not p["snapshot"] \
                 and number_of(p["lsn"]) >= lsn
-        wait_until(there, deadline_s, what="the stream at %X: %s" % (
-            lsn, self.statuses()))
+        wait_until(there, deadline_s, what=Says(
+            "the stream at %X, now %s: %s", lsn, self.place, self.statuses))
         want = self.db.value(
             "select sum(s.end_offset - s.base_offset + 1)::bigint from"
             " queen.segments s join queen.partitions p on p.id ="
             " s.partition_id join queen.queues q on q.id = p.queue_id"
             " where q.name = 'ledger'")
         wait_until(lambda: self.progress()[1:] == [want, want],
-                   end - time.monotonic(), what="%d applied, not %s: %s" % (
-                       want, self.progress()[1:], self.statuses()))
+                   end - time.monotonic(), what=Says(
+                       "%d applied, now %s: %s", want, self.progress,
+                       self.statuses))
         found = differences(self.far, self.too)
         assert not found, found
 

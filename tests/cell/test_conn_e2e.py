@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from e2ekit import LARGE, SETTLE_S, Losing, World, Writers
+from e2ekit import LARGE, SETTLE_S, Losing, Says, World, Writers
 from pgkit import FarServer
 from queenlib import wait_until
 from sealkit import keyed
@@ -127,9 +127,10 @@ def test_lost_answers_change_nothing(new_world, proxies, pg, far_server):
     assert src_cell.lost[0] == pointer
     with Writers(world.far, 2) as writers:
         wait_until(lambda: all(len(p.lost) > 4 for p in every),
-                   what="lost answers: %s" % world.statuses())
+                   what=Says("lost answers: %s", world.statuses))
         # what had committed is met again, and skipped
-        wait_until(lambda: any(s["skipped"] for s in world.statuses()[1:]))
+        wait_until(lambda: any(s["skipped"] for s in world.statuses()[1:]),
+                   what=Says("a repetition: %s", world.statuses))
         # confirmed is what has committed, however much has been received
         src_cell.free.clear()
         wait_until(lambda: src_cell.held)
