@@ -111,9 +111,8 @@ void
 jwrite_key_span(struct jwrite *w, struct span key)
 {
 	begin_key(w);
-	buf_putc(w->b, '"');
-	jwrite_escape(w->b, key);
-	buf_put(w->b, "\":", 2);
+	jwrite_quoted(w->b, key);
+	buf_putc(w->b, ':');
 }
 
 /* Length of the run in front that needs no escape. */
@@ -145,8 +144,8 @@ plain_run(const char *s, size_t n)
 	return i;
 }
 
-void
-jwrite_escape(struct buf *b, struct span s)
+static void
+escape(struct buf *b, struct span s)
 {
 	static const char names[] = "\"\\\b\f\n\r\t", shown[] = "\"\\bfnrt";
 
@@ -173,12 +172,18 @@ jwrite_escape(struct buf *b, struct span s)
 }
 
 void
+jwrite_quoted(struct buf *b, struct span s)
+{
+	buf_putc(b, '"');
+	escape(b, s);
+	buf_putc(b, '"');
+}
+
+void
 jwrite_str(struct jwrite *w, struct span s)
 {
 	begin(w);
-	buf_putc(w->b, '"');
-	jwrite_escape(w->b, s);
-	buf_putc(w->b, '"');
+	jwrite_quoted(w->b, s);
 }
 
 static void

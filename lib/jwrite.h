@@ -35,8 +35,8 @@ void jwrite_null(struct jwrite *w);
 void jwrite_qid(struct jwrite *w, const struct qid *q);
 void jwrite_iso_us(struct jwrite *w, int64_t at_us);
 void jwrite_iso_ms(struct jwrite *w, int64_t at_us);
-/* Only the escaped inside of a string, for other writers. */
-void jwrite_escape(struct buf *b, struct span s);
+/* A string, quotes and all, for other writers. */
+void jwrite_quoted(struct buf *b, struct span s);
 
 /* key + value in one call, for objects. */
 void jwrite_kv_str(struct jwrite *w, const char *key, struct span s);

@@ -14,9 +14,7 @@ quoted(struct op_make *k, struct span text)
 	struct buf *b = &k->p->scratch->json;
 
 	buf_reset(b);
-	buf_putc(b, '"');
-	jwrite_escape(b, text);
-	buf_putc(b, '"');
+	jwrite_quoted(b, text);
 	return arena_dup(k->a, buf_span(b));
 }
 

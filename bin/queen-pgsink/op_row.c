@@ -192,13 +192,10 @@ op_whole_key(struct op_make *k, const uint64_t *set)
 static void
 put_value(struct buf *b, const struct plan_column *c, struct span json)
 {
-	if (!c->verbatim || span_is(span_trim(json), "null")) {
+	if (c->verbatim && !span_is(span_trim(json), "null"))
+		jwrite_quoted(b, json);
+	else
 		buf_put_span(b, json);
-		return;
-	}
-	buf_putc(b, '"');
-	jwrite_escape(b, json);
-	buf_putc(b, '"');
 }
 
 struct span

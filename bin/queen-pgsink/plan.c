@@ -31,9 +31,8 @@ json_key(struct plan *p, struct span name)
 	struct buf *b = &p->scratch->json;
 
 	buf_reset(b);
-	buf_putc(b, '"');
-	jwrite_escape(b, name);
-	buf_puts(b, "\":");
+	jwrite_quoted(b, name);
+	buf_putc(b, ':');
 	return arena_dup(&p->arena, buf_span(b));
 }
 

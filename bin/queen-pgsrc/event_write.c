@@ -20,14 +20,6 @@ put_lit(struct buf *b, struct span s)
 }
 
 static void
-put_string(struct buf *b, struct span s)
-{
-	buf_putc(b, '"');
-	jwrite_escape(b, s);
-	buf_putc(b, '"');
-}
-
-static void
 put_u64(struct buf *b, uint64_t v)
 {
 	char text[20];
@@ -184,7 +176,7 @@ put_head(struct buf *b, char op, const struct shape *s, const struct tuple *key)
 	put_lit(b, SPAN_LIT("{\"op\":\""));
 	buf_putc(b, op);
 	put_lit(b, SPAN_LIT("\",\"table\":"));
-	put_string(b, s->table->label);
+	jwrite_quoted(b, s->table->label);
 	put_lit(b, SPAN_LIT(",\"key\":"));
 	put_key(b, s, key);
 	put_lit(b, SPAN_LIT(",\"after\":"));
@@ -235,7 +227,7 @@ event_write_truncate(struct buf *b, const struct span *tables, size_t n,
 	for (size_t i = 0; i < n; i++) {
 		if (i > 0)
 			buf_putc(b, ',');
-		put_string(b, tables[i]);
+		jwrite_quoted(b, tables[i]);
 	}
 	put_lit(b, SPAN_LIT("],\"cascade\":"));
 	buf_puts(b, t->cascade ? "true" : "false");

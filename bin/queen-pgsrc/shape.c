@@ -99,9 +99,8 @@ json_key(struct arena *a, struct span name)
 	struct buf b = BUF_ZERO;
 	struct span s;
 
-	buf_putc(&b, '"');
-	jwrite_escape(&b, name);
-	buf_puts(&b, "\":");
+	jwrite_quoted(&b, name);
+	buf_putc(&b, ':');
 	s = arena_dup(a, buf_span(&b));
 	buf_fini(&b);
 	return s;

@@ -11,14 +11,6 @@
 #include "jwrite.h"
 #include "value_int.h"
 
-static void
-put_string(struct buf *b, struct span text)
-{
-	buf_putc(b, '"');
-	jwrite_escape(b, text);
-	buf_putc(b, '"');
-}
-
 /* ---- numbers ---- */
 
 static size_t
@@ -113,7 +105,7 @@ put_timestamp(struct buf *b, struct span s, bool zone)
 	offset = zone && n > 0 ? offset_n(s, n) : 0;
 	if (n == 0 || (zone ? offset == 0 : n != s.n)) {
 		/* infinity, BC */
-		put_string(b, s);
+		jwrite_quoted(b, s);
 		return;
 	}
 	buf_putc(b, '"');
@@ -226,7 +218,7 @@ put_json(struct buf *b, struct span text)
 			is_deep_json(text)))
 		buf_put_span(b, trim(text));
 	else
-		put_string(b, text);
+		jwrite_quoted(b, text);
 }
 
 /* ---- all of them ---- */
@@ -239,7 +231,7 @@ put_bool(struct buf *b, struct span s)
 	else if (span_is(s, "f") || span_is(s, "false"))
 		buf_puts(b, "false");
 	else
-		put_string(b, s);
+		jwrite_quoted(b, s);
 }
 
 void
@@ -268,5 +260,5 @@ value_write(struct buf *b, const struct value_type *t, struct span text)
 			break;
 		return;
 	}
-	put_string(b, text);
+	jwrite_quoted(b, text);
 }

@@ -23,14 +23,6 @@ struct shared {
 };
 
 static void
-put_string(struct buf *b, struct span s)
-{
-	buf_putc(b, '"');
-	jwrite_escape(b, s);
-	buf_putc(b, '"');
-}
-
-static void
 put_lease(struct buf *b, const struct pop *pop, const struct pop_slice *s)
 {
 	char text[QID_TEXT_MAX];
@@ -71,17 +63,17 @@ share(struct shared *sh, const struct pop *pop, const struct pop_slice *s)
 	buf_puts(b, "\",\"partitionId\":");
 	put_part_id(b, pop, s->part_id);
 	buf_puts(b, ",\"partition\":");
-	put_string(b, s->part->name);
+	jwrite_quoted(b, s->part->name);
 	buf_puts(b, ",\"leaseId\":");
 	put_lease(b, pop, s);
 	buf_puts(b, ",\"consumerGroup\":");
-	put_string(b, pop->q.group);
+	jwrite_quoted(b, pop->q.group);
 	buf_printf(b, ",\"deliveryAttempt\":%d,\"offset\":",
 		pop->q.auto_ack ? 1 : s->attempt);
 	b = &sh->end;
 	buf_reset(b);
 	buf_puts(b, ",\"queue\":");
-	put_string(b, s->part->queue->name);
+	jwrite_quoted(b, s->part->queue->name);
 	buf_putc(b, '}');
 }
 
@@ -109,7 +101,7 @@ put_message(struct buf *b, const struct frame *f, const struct shared *sh,
 	buf_puts(b, "{\"id\":\"");
 	buf_put(b, qid_text(&f->id, text), QID_TEXT);
 	buf_puts(b, "\",\"transactionId\":");
-	put_string(b, f->txn);
+	jwrite_quoted(b, f->txn);
 	if (f->flags & FRAME_TRACE) {
 		buf_puts(b, ",\"traceId\":\"");
 		buf_put(b, qid_text(&f->trace, text), QID_TEXT);
@@ -120,7 +112,7 @@ put_message(struct buf *b, const struct frame *f, const struct shared *sh,
 	buf_put_span(b, f->payload.n ? f->payload : SPAN_LIT("null"));
 	buf_puts(b, ",\"producerSub\":");
 	if (f->flags & FRAME_SUB)
-		put_string(b, f->sub);
+		jwrite_quoted(b, f->sub);
 	else
 		buf_puts(b, "null");
 	buf_put_span(b, buf_span(&sh->middle));
@@ -182,15 +174,15 @@ static void
 put_head(struct buf *b, const struct pop *pop, const struct pop_slice *s)
 {
 	buf_puts(b, "{\"success\":true,\"queue\":");
-	put_string(b, pop->queue_name);
+	jwrite_quoted(b, pop->queue_name);
 	buf_puts(b, ",\"partition\":");
-	put_string(b, s->part->name);
+	jwrite_quoted(b, s->part->name);
 	buf_puts(b, ",\"partitionId\":");
 	put_part_id(b, pop, s->part_id);
 	buf_puts(b, ",\"leaseId\":");
 	put_lease(b, pop, s);
 	buf_puts(b, ",\"consumerGroup\":");
-	put_string(b, pop->q.group);
+	jwrite_quoted(b, pop->q.group);
 	buf_puts(b, ",\"messages\":[");
 }
 
