@@ -365,6 +365,30 @@ test_losses(void **state)
 	finished(f);
 }
 
+static void
+on_warning(void *arg, const char *sqlstate)
+{
+	char *last = arg;
+
+	snprintf(last, 6, "%s", sqlstate);
+}
+
+static void
+test_a_warning_is_told_by_its_sqlstate(void **state)
+{
+	struct fix *f = *state;
+	char last[6] = "";
+
+	query(f, "do $$ begin raise warning 'x'; end $$");
+	pglink_on_warning(f->k, on_warning, last);
+	assert_true(query(f, "do $$ begin raise notice 'x'; end $$")->ok);
+	assert_string_equal(last, "");
+	assert_true(query(f, "do $$ begin raise warning 'x' using errcode = "
+			     "'55000'; end $$")
+			    ->ok);
+	assert_string_equal(last, "55000");
+}
+
 static int
 group_setup(void **state)
 {
@@ -402,6 +426,7 @@ main(void)
 		STREAM_TEST(test_refusals_carry_the_servers_error),
 		STREAM_TEST(test_what_is_written_waits_for_the_socket),
 		STREAM_TEST(test_losses),
+		STREAM_TEST(test_a_warning_is_told_by_its_sqlstate),
 	};
 
 	return cmocka_run_group_tests(tests, group_setup, group_teardown);
