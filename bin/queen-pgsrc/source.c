@@ -177,6 +177,7 @@ on_stream_end(void *arg, enum stream_end end, const struct connfault *why)
 
 	if (why)
 		f = *why;
+	s->pointer_lsn = stream_pointer_lsn(s->stream);
 	stream_free(s->stream);
 	s->stream = NULL;
 	connchild_touch(s->x->child);
@@ -199,6 +200,8 @@ note_found(struct source *s, const struct start_found *f)
 {
 	buf_reset(&s->resynced_at);
 	buf_put_span(&s->resynced_at, f->pointer.resynced_at);
+	memcpy(s->system_id, f->system_id, sizeof(s->system_id));
+	memcpy(s->epoch, f->pointer.epoch, sizeof(s->epoch));
 }
 
 static void

@@ -10,6 +10,7 @@
 #include "buf.h"
 #include "ctx.h"
 #include "loop.h"
+#include "pointer.h"
 #include "source.h"
 #include "stream.h"
 
@@ -43,6 +44,9 @@ struct source {
 	bool lost;	/* the lease is another's */
 	bool stopping, torn_down;
 	struct buf owner, resynced_at;
+	/* of the last run; system_id "" = there was none */
+	char system_id[24], epoch[POINTER_EPOCH_MAX];
+	uint64_t pointer_lsn;
 };
 
 #endif

@@ -5,17 +5,24 @@
 #include "jwrite.h"
 #include "source_int.h"
 #include "start.h"
+#include "wal.h"
 
 static void
 write_names(const struct source *s, struct jwrite *w)
 {
 	const struct conndoc_source *d = &s->x->task->doc->source;
 	struct arena a = ARENA_ZERO;
+	char lsn[WAL_LSN_MAX];
 	struct span name = s->x->task->name;
 
 	jwrite_kv_str(w, "slot", conndoc_slot(d, name, &a));
 	jwrite_kv_str(w, "publication", conndoc_publication(d, name, &a));
 	arena_fini(&a);
+	if (!s->system_id[0])
+		return;
+	jwrite_kv_cstr(w, "systemId", s->system_id);
+	jwrite_kv_cstr(w, "epoch", s->epoch);
+	jwrite_kv_cstr(w, "pointerLsn", wal_lsn_text(s->pointer_lsn, lsn));
 }
 
 static void

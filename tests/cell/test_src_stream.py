@@ -203,6 +203,8 @@ def test_wal_from_before_the_publication_wants_a_resync(src, far):
     one.enable(True)
     s = one.await_phase("error", error="publication")
     assert s["error"]["message"].endswith("queenctl connector resync late")
+    assert number_of(s["pointerLsn"]) == number_of(one.pointer()["lsn"])
+    assert s["epoch"] == one.pointer()["epoch"]
     assert one.events() == []
     # nothing was passed over: the next start says the same
     assert number_of(one.pointer()["lsn"]) < far.lsn()
