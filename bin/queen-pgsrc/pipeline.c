@@ -38,7 +38,7 @@ pipeline_init(struct pipeline *p, const struct pipeline_conf *conf,
 	pointer_copy(&p->pointer, pointer);
 	unit_queue_init(&p->queue);
 	snapshot_init(&p->snapshot, first_chunk);
-	p->chunk_rows = conf->chunk_rows;
+	p->chunk_rows = snapshot_first_limit(conf->chunk_rows);
 	set_tail(p, &p->pointer.place);
 }
 

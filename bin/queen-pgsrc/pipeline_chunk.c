@@ -128,11 +128,12 @@ copy_chunk(struct pipeline *p, uint64_t high_lsn, int64_t now_ms)
 		copy_item(p, &k, &item, &at, now_ms);
 	if (snapshot_is_last(c)) {
 		to_next_table(p, &k.at);
+		p->chunk_rows = snapshot_first_limit(p->conf->chunk_rows);
 	} else {
 		k.at.has_after = true;
 		k.at.after = c->last_key;
+		p->chunk_rows = snapshot_limit(c, p->conf->chunk_rows);
 	}
-	p->chunk_rows = snapshot_limit(c, p->conf->chunk_rows);
 	queue_part(p, k.u, &k.at);
 	snapshot_forget(&p->snapshot);
 }

@@ -13,7 +13,11 @@
 #include "err.h"
 #include "shape.h"
 
-enum { CHUNK_MAX_BYTES = 64 << 20, CHUNK_SMALL_BYTES = 16 << 20 };
+enum {
+	CHUNK_MAX_BYTES = 64 << 20,
+	CHUNK_SMALL_BYTES = 16 << 20,
+	FIRST_ROWS = 16,
+};
 
 struct snapshot_row {
 	struct snapshot_row *next;
@@ -268,6 +272,12 @@ snapshot_is_last(const struct snapshot_chunk *c)
 }
 
 uint64_t
+snapshot_first_limit(uint64_t configured)
+{
+	return configured < FIRST_ROWS ? configured : FIRST_ROWS;
+}
+
+uint64_t
 snapshot_limit(const struct snapshot_chunk *c, uint64_t configured)
 {
 	uint64_t limit = c->limit_rows;
@@ -275,6 +285,6 @@ snapshot_limit(const struct snapshot_chunk *c, uint64_t configured)
 	if (c->bytes > CHUNK_MAX_BYTES)
 		return limit > 1 ? limit / 2 : 1;
 	if (c->bytes < CHUNK_SMALL_BYTES && c->rows_n == limit)
-		limit *= 2;
+		limit *= c->bytes < CHUNK_SMALL_BYTES / 4 ? 4 : 2;
 	return limit < configured ? limit : configured;
 }

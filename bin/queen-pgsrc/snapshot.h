@@ -161,7 +161,9 @@ struct snapshot_chunk {
 
 /* Was it the last chunk of its table? */
 bool snapshot_is_last(const struct snapshot_chunk *c);
-/* LIMIT of the next chunk: halved above 64 MiB, back up when small. */
+/* LIMIT of a table's first chunk: few, because they may be large. */
+uint64_t snapshot_first_limit(uint64_t configured);
+/* LIMIT of the next chunk: halved above 64 MiB, up when small. */
 uint64_t snapshot_limit(const struct snapshot_chunk *c, uint64_t configured);
 
 #endif

@@ -403,6 +403,9 @@ the_limit_halves_and_comes_back(void **state)
 	struct snapshot_chunk c = { .rows_n = 2000, .limit_rows = 2000 };
 
 	(void)state;
+	/* nobody knows how large the first rows are */
+	assert_true(snapshot_first_limit(2000) == 16);
+	assert_true(snapshot_first_limit(4) == 4);
 	assert_true(snapshot_limit(&c, 2000) == 2000);
 	c.bytes = (64 << 20) + 1;
 	assert_true(snapshot_limit(&c, 2000) == 1000);
@@ -410,8 +413,10 @@ the_limit_halves_and_comes_back(void **state)
 	assert_true(snapshot_limit(&c, 2000) == 1);
 	c.bytes = 20 << 20;
 	assert_true(snapshot_limit(&c, 2000) == 1);
-	c.bytes = 1 << 20;
+	c.bytes = 5 << 20;
 	assert_true(snapshot_limit(&c, 2000) == 2);
+	c.bytes = 1 << 20;
+	assert_true(snapshot_limit(&c, 2000) == 4);
 	c.limit_rows = c.rows_n = 1500;
 	assert_true(snapshot_limit(&c, 2000) == 2000);
 }
