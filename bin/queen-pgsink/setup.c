@@ -168,11 +168,59 @@ refuse_key(struct setup *s)
 		pgquote_ident(&key, s->plan->columns[s->plan->key[i]].name);
 	}
 	connfault_set(&s->fault, "no_key", false,
-		"no unique index of %.*s is on exactly (%.*s): run "
+		"no unique index of %.*s that is not deferrable is on exactly "
+		"(%.*s): run "
 		"CREATE UNIQUE INDEX ON %.*s (%.*s), or name the columns of "
 		"one that is in sink.key",
 		SPAN_ARG(s->doc->table.text), (int)key.len, key.p,
 		SPAN_ARG(s->doc->table.text), (int)key.len, key.p);
+	buf_fini(&key);
+}
+
+static void
+on_index(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct setup *s = arg;
+
+	(void)n;
+	if (why) {
+		fail(s, why);
+	} else if (*PQgetvalue(res[0], 0, 0) != 't') {
+		refuse_key(s);
+		finish(s);
+	} else {
+		take_over(s);
+	}
+}
+
+/* The planner takes a deferrable one, the executor then refuses each row. */
+static void
+check_index(struct setup *s)
+{
+	const struct plan *p = s->plan;
+	struct buf oid = BUF_ZERO, key = BUF_ZERO;
+	struct pglink_param params[2];
+
+	buf_printf(&oid, "%u", p->oid);
+	progress_array_open(&key);
+	for (size_t i = 0; i < p->key_n; i++)
+		progress_array_text(&key, p->columns[p->key[i]].name);
+	progress_array_close(&key);
+	params[0].text = buf_span(&oid);
+	params[1].text = buf_span(&key);
+	pglink_exec(s->session.link, NULL,
+		"SELECT EXISTS (SELECT FROM pg_catalog.pg_index i"
+		" WHERE i.indrelid = $1::oid AND i.indisunique"
+		" AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL"
+		" AND i.indexprs IS NULL"
+		" AND i.indnkeyatts = cardinality($2::text[])"
+		" AND i.indnkeyatts = (SELECT count(*)"
+		" FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indrelid"
+		" AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])"
+		" AND a.attname = ANY ($2::text[])))",
+		params, 2, on_index, s);
+	pglink_sync(s->session.link);
+	buf_fini(&oid);
 	buf_fini(&key);
 }
 
@@ -189,7 +237,7 @@ on_probe(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	} else if (why) {
 		fail(s, why);
 	} else {
-		take_over(s);
+		check_index(s);
 	}
 }
 

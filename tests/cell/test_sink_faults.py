@@ -11,6 +11,8 @@ import threading
 import time
 import uuid
 
+import pytest
+
 import queenlib
 from queenlib import TENANT, wait_until
 from sinkkit import go_back, keep
@@ -29,6 +31,7 @@ def adder(sinks, name, **more):
 
 # ---- what an operator must mend ----
 
+@pytest.mark.farpg
 def test_what_setup_refuses_is_in_the_status(sinks, far):
     far.run("create table public.loose (id int, n int)", OLD_PROGRESS)
     wrong = sinks("orders", "append", None, table_name="Orders")

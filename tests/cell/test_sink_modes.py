@@ -82,6 +82,7 @@ def group_id(db, queue):
                     " g.deleted_at is null", (queue, "pg-" + queue))
 
 
+@pytest.mark.farpg
 def test_upsert_touches_what_the_payload_names(sinks):
     s = sinks("stock", "upsert", table="create table public.%s (place text, id int,"
               " n int default 7, note text, primary key (id, place))")

@@ -57,6 +57,8 @@ setup_refuses_what_an_operator_must_mend(void **state)
 	doc.sink.key.n = 0;
 	value("alter table t drop constraint t_pkey");
 	assert_string_equal(set_up(), "no_key");
+	value("alter table t add primary key (id) deferrable");
+	assert_string_equal(set_up(), "no_key");
 
 	doc.sink.mode = CONNDOC_SQL;
 	doc.sink.params = (struct conndoc_list){ params, 2 };
@@ -234,6 +236,24 @@ what_breaks_at_commit_is_found_by_halves(void **state)
 	assert_true(results[0].dlq);
 	assert_memory_equal(results[0].text.p, "23503: ", 7);
 	assert_string_equal(value("select count(*) from t"), "5");
+}
+
+static void
+a_partitioned_table_is_a_table(void **state)
+{
+	(void)state;
+	value("drop table t; create table t (id int primary key, n int)"
+	      " partition by range (id); create table t1 partition of t for"
+	      " values from (0) to (10)");
+	doc.sink.mode = CONNDOC_UPSERT;
+	assert_string_equal(set_up(), "");
+	add(1, 0, "{\"id\":1,\"n\":1}");
+	add(1, 1, "{\"id\":1,\"n\":2}");
+	add(2, 0, "{\"id\":10}");
+	assert_int_equal(apply(), TARGET_DONE);
+	assert_int_equal(results[0].done, 2);
+	assert_memory_equal(results[1].text.p, "23514: no partition", 19);
+	assert_string_equal(value("select id || ':' || n from t"), "1:2");
 }
 
 static void
@@ -638,6 +658,7 @@ main(void)
 		TEST(poison_is_filed_and_its_partition_waits),
 		TEST(a_value_that_a_later_message_frees_is_filed),
 		TEST(what_breaks_at_commit_is_found_by_halves),
+		TEST(a_partitioned_table_is_a_table),
 		TEST(moves_wait_for_their_count),
 		TEST(a_session_that_is_ended_is_opened_again),
 		TEST(a_deadlock_passes),
