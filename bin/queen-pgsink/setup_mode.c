@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a mode needs beyond the columns: a unique index on exactly the key, or
+ * a statement that takes the parameters.  The server itself is asked, as it
+ * would be for each message.
+ */
+#include <string.h>
+#include <strings.h>
+
+#include "buf.h"
+#include "conndoc.h"
+#include "op.h"
+#include "pglink.h"
+#include "pgquote.h"
+#include "plan.h"
+#include "progress.h"
+#include "setup_int.h"
+
+/* ---- statement: does it take as many parameters as there are? ---- */
+
+static int
+refuse_count(struct setup *s, const char *what)
+{
+	return connfault_set(&s->fault, "statement", false,
+		"sink.statement uses %s parameters than the %zu of "
+		"sink.params: give each $n its entry",
+		what, s->plan->params_n);
+}
+
+static void
+describe(struct setup *s, size_t n, pglink_fn fn)
+{
+	pglink_describe(s->session.link,
+		arena_cstr(&s->arena, s->doc->statement), (int)n, fn, s);
+	pglink_sync(s->session.link);
+}
+
+static void
+on_fewer(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct setup *s = arg;
+
+	(void)n;
+	if (why && why->retryable) {
+		setup_fail(s, why);
+		return;
+	}
+	/* that it does not prepare without a type for the last one is use */
+	if (!why && PQnparams(res[0]) < (int)s->plan->params_n) {
+		refuse_count(s, "fewer");
+		setup_finish(s);
+		return;
+	}
+	setup_take_over(s);
+}
+
+static void
+on_described(
+	void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct setup *s = arg;
+	size_t have = s->plan->params_n;
+	struct connfault f;
+
+	(void)n;
+	if (why && why->retryable) {
+		setup_fail(s, why);
+	} else if (why) {
+		connfault_set(&f, "statement", false,
+			"sink.statement does not prepare: %s", why->text);
+		setup_fail(s, &f);
+	} else if (PQnparams(res[0]) > (int)have) {
+		refuse_count(s, "more");
+		setup_finish(s);
+	} else if (have == 0) {
+		setup_take_over(s);
+	} else {
+		describe(s, have - 1, on_fewer);
+	}
+}
+
+/* ---- a unique index on exactly the key ---- */
+
+static void
+refuse_key(struct setup *s)
+{
+	struct buf key = BUF_ZERO;
+
+	for (size_t i = 0; i < s->plan->key_n; i++) {
+		if (i)
+			buf_puts(&key, ", ");
+		pgquote_ident(&key, s->plan->columns[s->plan->key[i]].name);
+	}
+	connfault_set(&s->fault, "no_key", false,
+		"no unique index of %.*s that is not deferrable is on exactly "
+		"(%.*s): run "
+		"CREATE UNIQUE INDEX ON %.*s (%.*s), or name the columns of "
+		"one that is in sink.key",
+		SPAN_ARG(s->doc->table.text), (int)key.len, key.p,
+		SPAN_ARG(s->doc->table.text), (int)key.len, key.p);
+	buf_fini(&key);
+}
+
+static void
+on_index(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct setup *s = arg;
+
+	(void)n;
+	if (why) {
+		setup_fail(s, why);
+	} else if (*PQgetvalue(res[0], 0, 0) != 't') {
+		refuse_key(s);
+		setup_finish(s);
+	} else {
+		setup_take_over(s);
+	}
+}
+
+/* The planner takes a deferrable one, the executor then refuses each row. */
+static void
+check_index(struct setup *s)
+{
+	const struct plan *p = s->plan;
+	struct buf oid = BUF_ZERO, key = BUF_ZERO;
+	struct pglink_param params[2];
+
+	buf_printf(&oid, "%u", p->oid);
+	progress_array_open(&key);
+	for (size_t i = 0; i < p->key_n; i++)
+		progress_array_text(&key, p->columns[p->key[i]].name);
+	progress_array_close(&key);
+	params[0].text = buf_span(&oid);
+	params[1].text = buf_span(&key);
+	pglink_exec(s->session.link, NULL,
+		"SELECT EXISTS (SELECT FROM pg_catalog.pg_index i"
+		" WHERE i.indrelid = $1::oid AND i.indisunique"
+		" AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL"
+		" AND i.indexprs IS NULL"
+		" AND i.indnkeyatts = cardinality($2::text[])"
+		" AND i.indnkeyatts = (SELECT count(*)"
+		" FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indrelid"
+		" AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])"
+		" AND a.attname = ANY ($2::text[])))",
+		params, 2, on_index, s);
+	pglink_sync(s->session.link);
+	buf_fini(&oid);
+	buf_fini(&key);
+}
+
+static void
+on_probe(void *arg, PGresult *const *res, int n, const struct connfault *why)
+{
+	struct setup *s = arg;
+
+	(void)res;
+	(void)n;
+	if (connfault_is(why, "42P10")) {
+		refuse_key(s);
+		setup_finish(s);
+	} else if (why) {
+		setup_fail(s, why);
+	} else {
+		check_index(s);
+	}
+}
+
+/* It would take the messages out of the transaction of their progress. */
+static bool
+ends_transactions(struct span sql)
+{
+	static const char *const words[] = { "abort", "begin", "commit", "end",
+		"prepare", "release", "rollback", "savepoint", "start" };
+	struct span s = span_trim(sql);
+	size_t n = 0;
+
+	while (n < s.n && (s.p[n] | 32) >= 'a' && (s.p[n] | 32) <= 'z')
+		n++;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strlen(words[i]) == n && strncasecmp(s.p, words[i], n) == 0)
+			return true;
+	return false;
+}
+
+void
+setup_check_mode(struct setup *s)
+{
+	struct buf sql = BUF_ZERO;
+
+	if (s->doc->mode == CONNDOC_SQL &&
+		ends_transactions(s->doc->statement)) {
+		connfault_set(&s->fault, "statement", false,
+			"sink.statement must not begin or end transactions: "
+			"it runs within the one of its progress");
+		setup_finish(s);
+	} else if (s->doc->mode == CONNDOC_SQL) {
+		describe(s, s->plan->params_n, on_described);
+	} else if (s->doc->mode != CONNDOC_APPEND) {
+		op_sql_probe(s->plan, &sql);
+		buf_putc(&sql, '\0');
+		pglink_exec(s->session.link, NULL, sql.p, NULL, 0, on_probe, s);
+		pglink_sync(s->session.link);
+	} else {
+		setup_take_over(s);
+	}
+	buf_fini(&sql);
+}
