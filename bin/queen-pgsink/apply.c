@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apply_int.h"
 #include "conndoc.h"
 #include "connchild.h"
 #include "ctx.h"
@@ -18,20 +19,7 @@
 #include "feed.h"
 #include "pglink.h"
 #include "plan.h"
-#include "stmts.h"
 #include "takeover.h"
-
-enum { CHUNK = 1000 }; /* messages made into operations in one turn */
-
-/* A statement of messages on its way. */
-struct sent {
-	struct apply *a;
-	size_t first, n; /* messages of the batch */
-	struct op *otherwise;
-	bool awaited;
-};
-
-static void pump(void *arg);
 
 /* ---- ends ---- */
 
@@ -54,8 +42,8 @@ on_rolled_back(
 		conclude(arg);
 }
 
-static void
-give_up(struct apply *a, enum apply_end end)
+void
+apply_give_up(struct apply *a, enum apply_end end)
 {
 	if (a->giving_up)
 		return;
@@ -83,8 +71,8 @@ apply_lost(struct apply *a, const struct connfault *why)
 }
 
 /* The first failure in order is the one that counts. */
-static bool
-failed(struct apply *a, const struct connfault *why, bool own)
+bool
+apply_failed(struct apply *a, const struct connfault *why, bool own)
 {
 	if (why && why->code && !a->fault.code) {
 		a->fault = *why;
@@ -113,12 +101,13 @@ progress(struct apply *a, enum progress_sql which, const char *name,
 	buf_fini(&sql);
 }
 
-static void
-on_step(void *arg, PGresult *const *res, int n, const struct connfault *why)
+void
+apply_on_step(
+	void *arg, PGresult *const *res, int n, const struct connfault *why)
 {
 	(void)res;
 	(void)n;
-	failed(arg, why, false);
+	apply_failed(arg, why, false);
 }
 
 static struct span
@@ -148,11 +137,12 @@ on_commit(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	struct apply *a = arg;
 
 	(void)n;
-	if (!failed(a, why, true) && strcmp(PQcmdStatus(res[0]), "COMMIT") != 0)
+	if (!apply_failed(a, why, true) &&
+		strcmp(PQcmdStatus(res[0]), "COMMIT") != 0)
 		connfault_set(&a->fault, "postgres", false,
 			"the transaction was ended by a statement within it");
 	if (a->fault.code) {
-		give_up(a, APPLY_FAILED);
+		apply_give_up(a, APPLY_FAILED);
 		return;
 	}
 	a->applied = a->todo_n;
@@ -193,162 +183,16 @@ move_rows(struct apply *a)
 	p[4].text = group_text(a);
 	p[5].text = span_of(a->with.x->cell_tag);
 	p[6].text = buf_span(&a->names);
-	progress(a, PROGRESS_MOVE, "move", p, 7, on_step);
+	progress(a, PROGRESS_MOVE, "move", p, 7, apply_on_step);
 }
 
-static void
-commit(struct apply *a)
+void
+apply_commit(struct apply *a)
 {
 	if (a->todo_n > 0)
 		move_rows(a);
 	pglink_exec(a->with.link, "commit", "COMMIT", NULL, 0, on_commit, a);
 	pglink_sync(a->with.link);
-}
-
-/* ---- statements of messages ---- */
-
-static void
-blame(struct apply *a, size_t first, size_t n, struct span text)
-{
-	a->culprit = (struct isolate_culprit){
-		.first = first, .n = n, .text = text
-	};
-}
-
-static void
-on_op(void *arg, PGresult *const *res, int n, const struct connfault *why)
-{
-	struct sent *s = arg;
-	struct apply *a = s->a;
-	bool first = !a->fault.code;
-
-	(void)n;
-	if (failed(a, why, !pglink_prepare_failed(a->with.link))) {
-		if (first)
-			blame(a, s->first, s->n, SPAN_LIT(""));
-		if (s->awaited)
-			give_up(a, APPLY_FAILED);
-		return;
-	}
-	if (!s->awaited)
-		return;
-	/* a move that found no row: the next in line is what it means then */
-	if (s->otherwise && strcmp(PQcmdTuples(res[0]), "0") == 0)
-		a->ops[--a->ops_at] = *s->otherwise;
-	pump(a);
-}
-
-/* Shapes have no bound: what the server keeps of them must have one. */
-static void
-make_room(struct apply *a)
-{
-	if (!stmts_is_full(a->with.stmts))
-		return;
-	stmts_forget(a->with.stmts);
-	pglink_forget(a->with.link);
-	pglink_exec(a->with.link, NULL, "DEALLOCATE ALL", NULL, 0, on_step, a);
-}
-
-static void
-send_op(struct apply *a, const struct op *o, size_t run, struct sent *s)
-{
-	const struct stmts_one *one;
-	struct pglink_param *p;
-
-	make_room(a);
-	one = stmts_of(a->with.stmts, a->with.plan, o);
-	p = arena_zalloc(&a->chunk, (o->params_n + 1) * sizeof(*p));
-	for (size_t i = 0; i < o->params_n; i++)
-		p[i].text = o->params[i];
-	if (o->kind == OP_INSERT) {
-		buf_reset(&a->joined);
-		op_join(o, run, &a->joined);
-		p[0].text = buf_span(&a->joined);
-	}
-	pglink_exec(a->with.link, one->name, one->sql, p, (int)o->params_n,
-		on_op, s);
-	if (s->awaited)
-		pglink_sync(a->with.link);
-}
-
-/* True when an answer must be waited for. */
-static bool
-send_next(struct apply *a)
-{
-	const struct op *o = &a->ops[a->ops_at];
-	size_t run = op_run(o, a->ops_n - a->ops_at);
-	const size_t *todo = a->todo + a->ops_first + a->ops_at;
-	struct sent *s = arena_zalloc(&a->arena, sizeof(*s));
-
-	s->a = a;
-	s->first = todo[0];
-	s->n = todo[run - 1] - todo[0] + 1;
-	s->otherwise = o->otherwise;
-	s->awaited = a->piece.alone || o->otherwise;
-	a->ops_at += run;
-	send_op(a, o, run, s);
-	return s->awaited;
-}
-
-/* False: a payload that cannot be read. */
-static bool
-make_ops(struct apply *a)
-{
-	const struct feed_batch *b = a->with.batch;
-
-	arena_reset(&a->chunk);
-	a->ops = arena_alloc(&a->chunk, CHUNK * sizeof(*a->ops));
-	a->ops_first = a->next;
-	a->ops_n = a->ops_at = 0;
-	for (; a->next < a->todo_n && a->ops_n < CHUNK; a->next++) {
-		const struct feed_message *m = &b->messages[a->todo[a->next]];
-		struct span why;
-
-		if (op_of(a->with.plan, &b->parts[m->part], m, &a->chunk,
-			    &a->ops[a->ops_n], &why)) {
-			a->ops_n++;
-			continue;
-		}
-		blame(a, a->todo[a->next], 1,
-			arena_printf(
-				&a->arena, "payload: %.*s", SPAN_ARG(why)));
-		a->culprit.unasked = true;
-		return false;
-	}
-	return true;
-}
-
-static void
-unreadable(struct apply *a)
-{
-	/* 22000: of the class of data, as the mode cannot read it */
-	connfault_set(&a->fault, "postgres", false, "%.*s",
-		SPAN_ARG(a->culprit.text));
-	memcpy(a->fault.sqlstate, "22000", sizeof("22000"));
-	a->own = true;
-	give_up(a, APPLY_FAILED);
-}
-
-static void
-pump(void *arg)
-{
-	struct apply *a = arg;
-
-	while (!a->fault.code && a->ops_at < a->ops_n)
-		if (send_next(a))
-			return;
-	if (a->fault.code) {
-		give_up(a, APPLY_FAILED);
-	} else if (a->next == a->todo_n) {
-		commit(a);
-	} else if (!make_ops(a)) {
-		unreadable(a);
-	} else if (a->ops_first == 0) {
-		pump(a);
-	} else {
-		/* other workers have their turn between chunks */
-		loop_timer_start(&a->more, 0);
-	}
 }
 
 /* ---- the rows of the partitions ---- */
@@ -391,15 +235,15 @@ on_rows(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	size_t rows;
 
 	(void)n;
-	if (failed(a, why, false)) {
-		give_up(a, APPLY_FAILED);
+	if (apply_failed(a, why, false)) {
+		apply_give_up(a, APPLY_FAILED);
 		return;
 	}
 	rows = (size_t)PQntuples(res[0]);
 	if (rows != parts_n(a)) {
 		connfault_set(&a->fault, "postgres", true,
 			"progress rows of this sink were removed meanwhile");
-		give_up(a, APPLY_FAILED);
+		apply_give_up(a, APPLY_FAILED);
 		return;
 	}
 	a->at = arena_zalloc(&a->arena, rows * sizeof(*a->at));
@@ -407,13 +251,13 @@ on_rows(void *arg, PGresult *const *res, int n, const struct connfault *why)
 		enum progress_is is = read_row(a, res[0], i);
 
 		if (is != PROGRESS_OURS) {
-			give_up(a, is == PROGRESS_NEWER ? APPLY_NEWER
-							: APPLY_FOREIGN);
+			apply_give_up(a, is == PROGRESS_NEWER ? APPLY_NEWER
+							      : APPLY_FOREIGN);
 			return;
 		}
 	}
 	choose(a);
-	pump(a);
+	apply_pump(a);
 }
 
 static void
@@ -436,7 +280,7 @@ lock_rows(struct apply *a)
 	p[2].text = buf_span(&a->names);
 	p[3].text = group_text(a);
 	p[4].text = span_of(a->with.x->cell_tag);
-	progress(a, PROGRESS_INSERT, "insert", p, 5, on_step);
+	progress(a, PROGRESS_INSERT, "insert", p, 5, apply_on_step);
 	progress(a, PROGRESS_LOCK, "lock", p, 2, on_rows);
 }
 
@@ -446,7 +290,7 @@ void
 apply_init(struct apply *a, struct loop *l, apply_fn fn, void *arg)
 {
 	*a = (struct apply){ .fn = fn, .arg = arg };
-	loop_timer_init(&a->more, l, pump, a);
+	loop_timer_init(&a->more, l, apply_pump, a);
 }
 
 void
@@ -488,7 +332,7 @@ apply_start(struct apply *a, const struct apply_with *with,
 	a->ops_n = a->ops_at = a->ops_first = 0;
 	pglink_exec(with->link, "begin",
 		"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", NULL, 0,
-		on_step, a);
+		apply_on_step, a);
 	lock_rows(a);
 	pglink_sync(with->link);
 }
