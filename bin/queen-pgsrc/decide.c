@@ -183,6 +183,35 @@ decide_pointer(const struct pointer *p, const struct decide_system *sys,
 	return 0;
 }
 
+/* ---- a copy that goes on ---- */
+
+static size_t
+parts_n(struct span code)
+{
+	size_t n = 1;
+
+	for (size_t i = 0; i < code.n; i++)
+		n += code.p[i] == '\0';
+	return n;
+}
+
+int
+decide_after(const struct pointer *p, const struct decide_table *t,
+	struct span connector, struct arena *a, struct connfault *f)
+{
+	const struct pointer_place *at = &p->place;
+	struct span now = decide_key_code(t, a);
+	struct span was = p->keys ? p->keys[at->table] : SPAN_LIT("");
+
+	if (!at->in_snapshot || !at->has_after ||
+		(was.n > 0 ? span_eq(was, now)
+			   : parts_n(at->after) == parts_n(now)))
+		return 0;
+	return connfault_set(f, "relation_changed", false,
+		"the key of %.*s changed while the table is being copied; " RESYNC,
+		SPAN_ARG(p->tables[at->table]), SPAN_ARG(connector));
+}
+
 /* ---- timelines ---- */
 
 bool

@@ -77,6 +77,8 @@ int decide_published(const struct conndoc_table *want,
 /* The column at this place of the key; NULL behind the last. */
 const struct decide_column *decide_key(const struct decide_table *t,
 	size_t pos);
+/* Names of the key's columns, coded as a pointer has a key. */
+struct span decide_key_code(const struct decide_table *t, struct arena *a);
 
 /* ---- the publication ---- */
 
@@ -145,6 +147,12 @@ bool decide_wants_history(const struct pointer *p,
 /* history: a timeline history file; empty when not wanted. */
 int decide_timeline(const struct pointer *p, const struct decide_system *sys,
 	struct span history, struct span connector, struct connfault *f);
+/*
+ * Where the copy is at in this table, is that a place by the key of today?
+ * Else rows would be missing, and nobody would know.
+ */
+int decide_after(const struct pointer *p, const struct decide_table *t,
+	struct span connector, struct arena *a, struct connfault *f);
 /* Another cell wrote it, and nobody said what to do. */
 int decide_cell_changed(const struct pointer *p, struct span connector,
 	struct connfault *f);

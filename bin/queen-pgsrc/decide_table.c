@@ -4,6 +4,7 @@
  * will name it.  Asked before a table is published, because publishing one
  * without an identity makes the application's own updates fail.
  */
+#include "arena.h"
 #include "buf.h"
 #include "conndoc.h"
 #include "connfault.h"
@@ -35,6 +36,23 @@ decide_key(const struct decide_table *t, size_t pos)
 		if (t->columns[i].key_pos == pos + 1)
 			return &t->columns[i];
 	return NULL;
+}
+
+struct span
+decide_key_code(const struct decide_table *t, struct arena *a)
+{
+	const struct decide_column *c;
+	struct buf b = BUF_ZERO;
+	struct span code;
+
+	for (size_t i = 0; (c = decide_key(t, i)); i++) {
+		if (i > 0)
+			buf_putc(&b, '\0');
+		buf_put_span(&b, c->name);
+	}
+	code = arena_dup(a, buf_span(&b));
+	buf_fini(&b);
+	return code;
 }
 
 static const struct decide_column *

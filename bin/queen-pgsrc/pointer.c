@@ -28,18 +28,12 @@ write_lsn(struct jwrite *w, const char *key, uint64_t lsn)
 }
 
 static void
-write_after(struct jwrite *w, const struct pointer_place *at)
+write_code(struct jwrite *w, const char *key, struct span code)
 {
-	const char *p, *end, *nul;
-
-	jwrite_key(w, "after");
-	if (!at->has_after) {
-		jwrite_null(w);
-		return;
-	}
 	/* an empty key may have no bytes at all */
-	p = at->after.n > 0 ? at->after.p : "";
-	end = p + at->after.n;
+	const char *p = code.n > 0 ? code.p : "", *end = p + code.n, *nul;
+
+	jwrite_key(w, key);
 	jwrite_array(w);
 	while ((nul = p < end ? memchr(p, '\0', (size_t)(end - p)) : NULL)) {
 		jwrite_str(w, span_make(p, (size_t)(nul - p)));
@@ -47,6 +41,21 @@ write_after(struct jwrite *w, const struct pointer_place *at)
 	}
 	jwrite_str(w, span_make(p, (size_t)(end - p)));
 	jwrite_end(w);
+}
+
+/* Where to go on, and by what key that is a place. */
+static void
+write_after(struct jwrite *w, const struct pointer *p,
+	const struct pointer_place *at)
+{
+	if (!at->has_after) {
+		jwrite_key(w, "after");
+		jwrite_null(w);
+		return;
+	}
+	write_code(w, "after", at->after);
+	if (p->keys && p->keys[at->table].n > 0)
+		write_code(w, "key", p->keys[at->table]);
 }
 
 static void
@@ -75,7 +84,7 @@ write_place(struct jwrite *w, const struct pointer *p,
 		jwrite_str(w, p->tables[i]);
 	jwrite_end(w);
 	jwrite_kv_str(w, "table", p->tables[at->table]);
-	write_after(w, at);
+	write_after(w, p, at);
 	jwrite_kv_i64(w, "rows", (int64_t)at->rows);
 	jwrite_end(w);
 }
@@ -121,6 +130,10 @@ pointer_copy(struct pointer *to, const struct pointer *from)
 	to->tables = arena_alloc(&a, from->tables_n * sizeof(*to->tables));
 	for (size_t i = 0; i < from->tables_n; i++)
 		to->tables[i] = arena_dup(&a, from->tables[i]);
+	if (from->keys)
+		to->keys = arena_alloc(&a, from->tables_n * sizeof(*to->keys));
+	for (size_t i = 0; from->keys && i < from->tables_n; i++)
+		to->keys[i] = arena_dup(&a, from->keys[i]);
 	to->place.after = arena_dup(&a, from->place.after);
 	to->arena = a;
 }

@@ -43,6 +43,8 @@ struct pointer {
 	struct span resynced_at;	/* empty = absent */
 	struct span *tables;		/* of the snapshot run, in order */
 	size_t tables_n;
+	/* their keys' columns, coded as `after`; NULL or empty: not known */
+	struct span *keys;
 	struct pointer_place place;
 };
 

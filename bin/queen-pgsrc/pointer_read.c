@@ -18,7 +18,7 @@ struct reading {
 	struct jspan j;
 	struct pointer *p;
 	bool v, epoch, system_id, slot, lsn;
-	struct span table; /* snapshot.table */
+	struct span table, key; /* of the snapshot */
 	bool has_table, has_rows;
 };
 
@@ -135,29 +135,29 @@ read_tables(struct reading *r)
 	}
 }
 
-/* Key texts hold no NUL, so one can part them. */
-static void
-read_after(struct reading *r)
+/* Key texts hold no NUL, so one can part them.  False: null. */
+static bool
+read_code(struct reading *r, struct span *out)
 {
-	struct pointer_place *at = &r->p->place;
 	struct buf code = BUF_ZERO;
+	bool has = false;
 	struct span s;
 
-	at->has_after = false;
 	if (take_null(r) || !jspan_enter_array(&r->j))
-		return;
+		return false;
 	while (jspan_next_item(&r->j) && take_text(r, &s)) {
 		if (s.n > 0 && memchr(s.p, '\0', s.n))
 			jspan_fail(&r->j, "a key holds a NUL");
-		if (at->has_after)
+		if (has)
 			buf_putc(&code, '\0');
 		buf_put_span(&code, s);
-		at->has_after = true;
+		has = true;
 	}
-	if (!at->has_after)
-		jspan_fail(&r->j, "snapshot.after is empty");
-	at->after = arena_dup(&r->p->arena, buf_span(&code));
+	if (!has)
+		jspan_fail(&r->j, "a key of snapshot is empty");
+	*out = arena_dup(&r->p->arena, buf_span(&code));
 	buf_fini(&code);
+	return has;
 }
 
 static void
@@ -175,7 +175,9 @@ read_snapshot(struct reading *r)
 		else if (span_is(key, "table"))
 			r->has_table = take_text(r, &r->table);
 		else if (span_is(key, "after"))
-			read_after(r);
+			p->place.has_after = read_code(r, &p->place.after);
+		else if (span_is(key, "key"))
+			read_code(r, &r->key);
 		else if (span_is(key, "rows"))
 			r->has_rows = take_u64(r, &p->place.rows);
 		else
@@ -254,7 +256,14 @@ fault_of(struct reading *r)
 	while (i < p->tables_n && !span_eq(p->tables[i], r->table))
 		i++;
 	p->place.table = i;
-	return i == p->tables_n ? "snapshot.table is not in its list" : NULL;
+	if (i == p->tables_n)
+		return "snapshot.table is not in its list";
+	if (r->key.n > 0) {
+		p->keys =
+			arena_zalloc(&p->arena, p->tables_n * sizeof(*p->keys));
+		p->keys[i] = r->key;
+	}
+	return NULL;
 }
 
 int

@@ -173,6 +173,33 @@ identify(struct start *s)
 	memcpy(p->cell, s->x->cell_tag, sizeof(p->cell));
 }
 
+/* The configured table of this label; NULL: there is none any more. */
+static const struct decide_table *
+labelled(struct start *s, struct span text)
+{
+	const struct conndoc_source *d = &s->doc->source;
+
+	for (size_t i = 0; i < d->tables_n; i++)
+		if (span_eq(label(&d->tables[i], &s->arena), text))
+			return &s->tables[i];
+	return NULL;
+}
+
+/* What the places in a copy, from now on, are places by. */
+static void
+set_keys(struct start *s)
+{
+	struct pointer *p = &s->pointer;
+
+	p->keys = arena_zalloc(&s->arena, p->tables_n * sizeof(*p->keys));
+	for (size_t i = 0; i < p->tables_n; i++) {
+		const struct decide_table *t = labelled(s, p->tables[i]);
+
+		if (t)
+			p->keys[i] = decide_key_code(t, &s->arena);
+	}
+}
+
 static void
 set_epoch(char out[POINTER_EPOCH_MAX])
 {
@@ -207,6 +234,7 @@ start_fresh(struct start *s, uint64_t lsn)
 			&s->arena, d->tables_n * sizeof(*p->tables));
 		for (size_t i = 0; i < d->tables_n; i++)
 			p->tables[i] = label(&d->tables[i], &s->arena);
+		set_keys(s);
 	}
 	put(s);
 }
@@ -214,9 +242,19 @@ start_fresh(struct start *s, uint64_t lsn)
 void
 start_use(struct start *s)
 {
-	bool same_cell = !s->pointer.cell[0] ||
-			 span_is(span_of(s->x->cell_tag), s->pointer.cell);
+	struct pointer *p = &s->pointer;
+	bool same_cell =
+		!p->cell[0] || span_is(span_of(s->x->cell_tag), p->cell);
+	const struct decide_table *t =
+		p->place.in_snapshot ? labelled(s, p->tables[p->place.table])
+				     : NULL;
+	struct connfault f;
 
+	if (t && decide_after(p, t, s->x->task->name, &s->arena, &f) != 0) {
+		start_fail(s, &f);
+		return;
+	}
+	set_keys(s);
 	identify(s);
 	if (same_cell)
 		ready(s);

@@ -599,6 +599,43 @@ a_resync_is_carried_out_once(void **state)
 
 #define WITH(setup, fn) cmocka_unit_test_setup(fn, setup)
 
+/* Another key is another order: what lies behind a place in it is unknown. */
+static void
+a_copy_goes_on_by_the_key_it_was_begun_with(void **state)
+{
+	struct span label = SPAN_LIT("public.T"), keys[1] = { { "id", 2 } };
+	struct pointer q = { .tables = &label,
+		.tables_n = 1,
+		.place = { .in_snapshot = true,
+			.has_after = true,
+			.after = SPAN_LIT("7") } };
+	struct arena a = ARENA_ZERO;
+
+	(void)state;
+	/* a pointer that does not say which key it was */
+	assert_int_equal(decide_after(&q, &t, name, &a, &f), 0);
+	q.keys = keys;
+	assert_int_equal(decide_after(&q, &t, name, &a, &f), 0);
+	columns[1].key_pos = 2;
+	assert_true(span_eq(decide_key_code(&t, &a), SPAN_LIT("id\0a")));
+	assert_int_equal(decide_after(&q, &t, name, &a, &f), -1);
+	told("relation_changed", "the key of public.T changed");
+	told("relation_changed", "queenctl connector resync my-src");
+	assert_false(f.retryable);
+	q.keys = NULL;
+	assert_int_equal(decide_after(&q, &t, name, &a, &f), -1);
+	q.place.after = SPAN_LIT("7\0x");
+	assert_int_equal(decide_after(&q, &t, name, &a, &f), 0);
+	q.keys = keys;
+	assert_int_equal(decide_after(&q, &t, name, &a, &f), -1);
+	/* nothing of it is copied yet, or all of it */
+	q.place.has_after = false;
+	assert_int_equal(decide_after(&q, &t, name, &a, &f), 0);
+	q.place = (struct pointer_place){ .has_after = true };
+	assert_int_equal(decide_after(&q, &t, name, &a, &f), 0);
+	arena_fini(&a);
+}
+
 int
 main(void)
 {
@@ -620,6 +657,7 @@ main(void)
 			an_invalid_slot_says_what_keeps_it_from_happening),
 		WITH(pointer_of,
 			a_pointer_belongs_to_a_system_a_slot_and_a_publication),
+		WITH(table_of, a_copy_goes_on_by_the_key_it_was_begun_with),
 		WITH(pointer_of, a_pointer_is_held_against_the_servers_history),
 		cmocka_unit_test(a_resync_is_carried_out_once),
 	};

@@ -26,7 +26,7 @@
 	HEAD "\"inTxn\":{\"commitLsn\":\"0/1B00000\",\"done\":4000},"          \
 	     "\"snapshot\":{\"tables\":[\"public.orders\",\"public.lines\"],"  \
 	     "\"table\":\"public.lines\",\"after\":[\"17\",\"3\"],"            \
-	     "\"rows\":51200}," TAIL
+	     "\"key\":[\"id\",\"n\"],\"rows\":51200}," TAIL
 
 static struct buf out;
 
@@ -74,6 +74,8 @@ a_pointer_is_read_and_written_whole(void **state)
 	assert_int_equal(p.place.table, 1);
 	assert_int_equal(p.place.after.n, 4);
 	assert_memory_equal(p.place.after.p, "17\0003", 4);
+	assert_int_equal(p.keys[0].n, 0);
+	assert_true(span_eq(p.keys[1], SPAN_LIT("id\0n")));
 	assert_true(p.place.rows == 51200);
 	assert_string_equal(write(&p, &p.place), WHOLE);
 	pointer_copy(&copy, &p);
