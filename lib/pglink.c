@@ -111,10 +111,11 @@ on_notice(void *arg, const PGresult *r)
 	struct pglink *k = arg;
 	const char *s = PQresultErrorField(r, PG_DIAG_SEVERITY_NONLOCALIZED);
 	const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+	const char *where = PQresultErrorField(r, PG_DIAG_SOURCE_FUNCTION);
 
 	pglink_heed(k, r);
 	if (k->on_warning && s && state && strcmp(s, "WARNING") == 0)
-		k->on_warning(k->warning_arg, state);
+		k->on_warning(k->warning_arg, state, where ? where : "");
 }
 
 static void

@@ -107,10 +107,11 @@ void pglink_forget(struct pglink *k);
 /* ---- PGLINK_REPLICATION ---- */
 
 /*
- * SQLSTATE of a warning, in its place among the frames.  Take a note of it and
- * no more: the link is being read.
+ * SQLSTATE of a warning and the server's function that gave it, in its place
+ * among the frames.  Take a note of it and no more: the link is being read.
  */
-typedef void (*pglink_warning_fn)(void *arg, const char *sqlstate);
+typedef void (*pglink_warning_fn)(void *arg, const char *sqlstate,
+	const char *where);
 void pglink_on_warning(struct pglink *k, pglink_warning_fn fn, void *arg);
 
 /* One CopyData from the server; false: stop reading until pglink_go_on. */

@@ -245,14 +245,16 @@ on_drained(void *arg)
 
 /*
  * From 18 on changes from before the publication are left out with a warning,
- * where older servers refuse them.
+ * where older servers refuse them.  Not of that kind is one of the same code
+ * that the walsender waits for a standby, which is away.
  */
 static void
-on_warning(void *arg, const char *sqlstate)
+on_warning(void *arg, const char *sqlstate, const char *where)
 {
 	struct stream *s = arg;
 
-	s->skipping |= strcmp(sqlstate, "55000") == 0;
+	s->skipping |= strcmp(sqlstate, "55000") == 0 &&
+		       strcmp(where, "StandbySlotsHaveCaughtup") != 0;
 }
 
 static void

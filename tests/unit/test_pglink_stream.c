@@ -366,18 +366,16 @@ test_losses(void **state)
 }
 
 static void
-on_warning(void *arg, const char *sqlstate)
+on_warning(void *arg, const char *sqlstate, const char *where)
 {
-	char *last = arg;
-
-	snprintf(last, 6, "%s", sqlstate);
+	snprintf(arg, 32, "%s %s", sqlstate, where);
 }
 
 static void
 test_a_warning_is_told_by_its_sqlstate(void **state)
 {
 	struct fix *f = *state;
-	char last[6] = "";
+	char last[32] = "";
 
 	query(f, "do $$ begin raise warning 'x'; end $$");
 	pglink_on_warning(f->k, on_warning, last);
@@ -386,7 +384,7 @@ test_a_warning_is_told_by_its_sqlstate(void **state)
 	assert_true(query(f, "do $$ begin raise warning 'x' using errcode = "
 			     "'55000'; end $$")
 			    ->ok);
-	assert_string_equal(last, "55000");
+	assert_string_equal(last, "55000 exec_stmt_raise");
 }
 
 static int
