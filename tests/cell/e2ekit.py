@@ -37,7 +37,7 @@ PAIRS = ("create table pairs (a text, b text, n bigint not null,"
          " primary key (a, b))")
 FIRST_ROWS = ("insert into ledger select 'g' || i %% 28, i, -i, i / 8.0, -i,"
               " jsonb_build_object('i', i), array['x', null, i::text], case"
-              " when i %% 150 = 0 then repeat(md5(i::text), 3200) end"
+              " when i %% 300 = 0 then repeat(md5(i::text), 3200) end"
               " from generate_series(1, %d) i")
 LARGE = ("insert into ledger (grp, id, n) select 'big' || i %% 16, i, i"
          " from generate_series(1, %d) i")
@@ -109,12 +109,16 @@ class Writer(threading.Thread):
     list of what the queue must hold: (queue, partition, op, key, n).
     """
 
-    def __init__(self, far, number, groups, pause_s):
+    def __init__(self, far, number, groups, rows, pause_s):
         super().__init__()
         self.far, self.number, self.groups = far, number, groups
         self.rng = random.Random(number)
         self.pause_s, self.over = pause_s, threading.Event()
         self.keys = {g: set() for g in groups}
+        for i in range(1, rows + 1):
+            if "g%d" % (i % 28) in self.keys:
+                self.keys["g%d" % (i % 28)].add(i)
+        self.wide = [("g%d" % (i % 28), i) for i in range(300, rows + 1, 300)]
         self.pairs = set()
         self.made, self.fault, self.conn = [], None, None
         self.n = 10 ** 9 * (number + 1)
@@ -165,6 +169,10 @@ class Writer(threading.Thread):
 
     def some_key(self):
         """(group, id) that is there, None when there is none."""
+        if self.rng.random() < 0.15:
+            wide = self.rng.choice(self.wide)
+            if wide[1] in self.keys.get(wide[0], ()):
+                return wide
         group = self.rng.choice(self.groups)
         ids = self.keys[group]
         return (group, self.rng.choice(sorted(ids))) if ids else None
@@ -249,8 +257,11 @@ class Writer(threading.Thread):
 
 
 class Writers:
-    def __init__(self, far, n, pause_s=0.03):
-        self.each = [Writer(far, i, GROUPS[i::n], pause_s) for i in range(n)]
+    """rows: those that are there already, of FIRST_ROWS."""
+
+    def __init__(self, far, n, rows, pause_s=0.02):
+        self.each = [Writer(far, i, GROUPS[i::n], rows, pause_s)
+                     for i in range(n)]
         for w in self.each:
             w.start()
 
@@ -565,7 +576,8 @@ class World:
         writers.check([e for e in stream if not e.partition.startswith("big")])
         applied = self.too.rows("select part, at, txn from applied order by"
                                 " part collate \"C\", seq")
-        assert applied == sorted_places(found)
+        wrong = set(applied) ^ set(sorted_places(found))
+        assert applied == sorted_places(found), (len(applied), wrong)
         assert [r[0] for r in self.too.rows(
             "select count(*) from queen.sink_progress group by sink")] == [
             len({r[0] for r in applied})] * 2

@@ -15,6 +15,7 @@ from sealkit import keyed
 from srckit import number_of
 
 durable = pytest.mark.durable
+FIRST = 20000
 FEW = ["pgsrc", "cell", "pgsink", "queend"]
 INSIDE = ["pgsrc child", "far", "pgsrc parent", "pgsrc"]
 REST = ["pgsink child", "queend", "far", "pgsink parent", "cell", "queend",
@@ -79,9 +80,9 @@ def plan(kills):
 def test_kills_lose_and_double_nothing(new_world, kills, rows):
     few, inside, rest = plan(kills)
     world = new_world()
-    world.begin(20000, snapshotChunkRows=250, maxBundleMessages=250)
+    world.begin(FIRST, snapshotChunkRows=250, maxBundleMessages=250)
     assert world.pointer()["snapshot"]
-    with Writers(world.far, 2) as writers:
+    with Writers(world.far, 2, FIRST) as writers:
         for victim in few:
             world.await_commits()
             world.kill(victim)
@@ -112,7 +113,7 @@ def feedback(far):
 
 @durable
 @keyed
-def test_lost_answers_change_nothing(new_world, proxies, pg, far_server):
+def test_lost_answers_change_nothing(proxies, new_world, pg, far_server):
     """Answers to commits of both tools are lost, that to the first pointer's
     too; then a commit is held back until its owner is dead."""
     pointer = b"cellkv_one", b":pointer"
@@ -125,7 +126,7 @@ def test_lost_answers_change_nothing(new_world, proxies, pg, far_server):
                       target=target.port.number)
     world.begin(2000, maxBundleMessages=200)
     assert src_cell.lost[0] == pointer
-    with Writers(world.far, 2) as writers:
+    with Writers(world.far, 2, 2000) as writers:
         wait_until(lambda: all(len(p.lost) > 4 for p in every),
                    what=Says("lost answers: %s", world.statuses))
         # what had committed is met again, and skipped
