@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Positions that do not fit: a cell that went back in time or was restored, a
-group that starts over, a slot that is gone, a queue that asks for sealed
-messages from now on."""
+group that starts over, a queue that asks for sealed messages from now on."""
 import pytest
 
 import queenlib
@@ -241,42 +240,6 @@ def test_a_restored_cell_waits_for_a_word(src, sinks, cell, db, far, ctl):
     fresh = [e for e in one.events() if e.id[3:11] == one.pointer()["epoch"]]
     compare(replay(fresh), {"public.t": table_rows(far, "t")})
     await_applied(seen, held(db, "t"))
-
-
-# ---- a slot that is gone ----
-
-def test_a_lost_slot_is_not_made_anew(src, cell, far):
-    far.run("create table t (id int primary key, n int)",
-            "insert into t select i, 0 from generate_series(1, 50) i")
-    one = src("gone", [("t", "gone")])
-    one.check("t")
-    far.drop_slots()
-    far.run("update t set n = 1 where id < 10", "delete from t where id > 45")
-    await_error(src.tools[0], "gone", "slot_lost",
-                "queenctl connector resync gone")
-    assert far.slots() == {}
-    far.run("insert into t values (100, 1)")
-    before = one.events()
-    asked(cell, "gone", "resync")
-    one.await_phase("streaming", error=None)
-    far.run("insert into t values (101, 1)")
-    rows = table_rows(far, "t")
-    epoch = one.pointer()["epoch"]
-    assert epoch != before[0].id[3:11]
-
-    def fresh():
-        return [e for e in one.events() if e.id[3:11] == epoch]
-    wait_until(lambda: len(fresh()) == len(rows))
-    compare(replay(fresh()), {"public.t": rows})
-    found = one.events()
-    assert [e for e in found if e.id[3:11] != epoch] == before
-    assert len({e.id for e in found}) == len(found)
-    # what was asked for once is done once
-    done = one.pointer()["resyncedAt"]
-    one.enable(False)
-    one.enable(True)
-    one.await_phase("streaming", resyncedAt=done)
-    assert one.pointer()["epoch"] == epoch
 
 
 # ---- sealed from now on ----

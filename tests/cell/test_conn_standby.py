@@ -12,6 +12,7 @@ import queenlib
 from pgkit import FarDb, FarServer
 from proxykit import Proxy
 from queenlib import Port, wait_until
+from srckit import number_of
 
 VERSION = "17"
 
@@ -129,6 +130,8 @@ def test_a_source_follows_its_server(src, cluster):
         far.run("insert into %s select generate_series(1, 100)" % table)
     for one in goes_on, left:
         wait_until(lambda: len(one.events()) == n + 100)
+        # a walsender that waits for the standby is slow, and no more
+        assert one.status()["restarts"] == 0
     pointer = left.pointer()
 
     src.watch.sources.clear()
@@ -150,6 +153,7 @@ def test_a_source_follows_its_server(src, cluster):
     assert len(found) == n + 102
     assert len({e.id[3:11] for e in found}) == 1
     assert goes_on.pointer()["timeline"] == 2
+    assert goes_on.confirmed() <= number_of(goes_on.pointer()["lsn"])
 
     # what the pointer has seen this one never had
     block = left.await_phase("error", error="timeline_diverged")

@@ -2,18 +2,13 @@
 """How a source begins: what it refuses, waits for, makes and removes."""
 import contextlib
 import os
-import shutil
 import signal
-import subprocess
-import tempfile
 
 import psycopg2
 from psycopg2.extras import LogicalReplicationConnection
 
-import queenlib
-from pgkit import FarDb, FarServer
 from queenlib import wait_until
-from srckit import Damage, check, number_of, table_rows
+from srckit import Damage, check, table_rows
 
 
 @contextlib.contextmanager
@@ -380,81 +375,3 @@ def test_a_restored_cell_asks_before_it_goes_on(src, far):
     wait_until(lambda: one.pointer()["epoch"] != first)
     one.await_phase("streaming")
     one.until(lambda found: len(found) == 51 + 51)
-
-
-# ---- the loss of the source's primary ----
-
-def cold_copy(primary):
-    """A standby of it that follows its slots; both run."""
-    made = object.__new__(FarServer)
-    made.__dict__.update(
-        version=primary.version, user=primary.user, running=False, starts=0,
-        has_template=False, serial=0, port=queenlib.Port(),
-        dir=tempfile.mkdtemp(prefix="queen-pg-",
-                             dir=os.path.dirname(primary.dir)))
-    made.data = os.path.join(made.dir, "data")
-    made.log = os.path.join(made.dir, "server.log")
-    made.bin = primary.bin
-    primary.admin("select pg_create_physical_replication_slot('standby')")
-    primary.admin("alter system set synchronized_standby_slots = 'standby'")
-    primary.stop()
-    subprocess.run(["cp", "-a", primary.data, made.data], check=True)
-    if made.user:
-        os.chown(made.dir, made.user.pw_uid, made.user.pw_gid)
-    os.chmod(made.dir, 0o755)
-    with open(os.path.join(made.data, "postgresql.auto.conf"), "w") as f:
-        f.write("port = %d\nunix_socket_directories = '%s'\n"
-                "primary_conninfo = 'host=127.0.0.1 port=%d user=queen"
-                " dbname=postgres'\nprimary_slot_name = 'standby'\n"
-                "hot_standby_feedback = on\nsync_replication_slots = on\n"
-                "wal_receiver_status_interval = 1\n"
-                "wal_retrieve_retry_interval = 200\n"
-                % (made.port.number, made.dir, primary.port.number))
-    with open(os.path.join(made.data, "standby.signal"), "w"):
-        pass
-    primary.start()
-    made.start()
-    return made
-
-
-def test_a_failover_slot_outlives_the_primary(src, keep_log):
-    primary = FarServer("17")
-    keep_log("primary", primary.log)
-    standby = None
-    try:
-        standby = cold_copy(primary)
-        keep_log("standby", standby.log)
-        far = primary.new_far()
-        far.run("create table t (id int primary key, n int)",
-                "insert into t select g, 0 from generate_series(1, 100) g")
-        one = src("over", [("t", "t")], _far=far)
-        one.await_phase("streaming", failover=True)
-        far.run("update t set n = 1")
-        there = FarDb(standby, far.name)
-
-        def synced():
-            far.run("select pg_log_standby_snapshot()")
-            return there.rows("select 1 from pg_replication_slots where synced"
-                              " and not temporary")
-        wait_until(synced, every_s=0.2)
-        far.run("update t set n = 2 where id <= 50")
-        one.check("t")
-
-        primary.stop("immediate")
-        standby._run("pg_ctl", "-w", "-s", "-D", standby.data, "promote")
-        there.run("insert into t values (101, 3)",
-                  "update t set n = n + 10 where id > 50")
-        one.far = there
-        one.document["connection"] = there.connection()
-        one.change()
-        one.await_phase("streaming")
-        one.check("t")
-        assert wait_until(lambda: one.pointer().get("timeline") == 2)
-        there.run("delete from t where id = 1")
-        one.check("t")
-        assert one.confirmed() <= number_of(one.pointer()["lsn"])
-    finally:
-        for server in primary, standby:
-            if server:
-                server.close()
-                shutil.rmtree(server.dir, ignore_errors=True)
