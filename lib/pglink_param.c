@@ -55,13 +55,17 @@ put_setting(struct buf *b, const char *setting)
 	}
 }
 
-/* They win over what the role and the database are set to. */
+/*
+ * They win over what the role and the database are set to.  Catalogues name
+ * types, and quote_all_identifiers would dress them.
+ */
 char *
 pglink_param_options(const char *const *settings)
 {
 	static const char *const always[] = { "TimeZone=UTC", "DateStyle=ISO",
 		"IntervalStyle=postgres", "extra_float_digits=3",
-		"bytea_output=hex" };
+		"bytea_output=hex", "quote_all_identifiers=off",
+		"default_transaction_read_only=off" };
 	struct buf b = BUF_ZERO;
 
 	for (size_t i = 0; i < sizeof(always) / sizeof(always[0]); i++)

@@ -24,6 +24,9 @@ test_session_settings_hold(void **state)
 				"alter role odd set intervalstyle = 'iso_8601';"
 				"alter role odd set extra_float_digits = -5;"
 				"alter role odd set bytea_output = 'escape';"
+				"alter role odd set quote_all_identifiers = on;"
+				"alter role odd set"
+				" default_transaction_read_only = on;"
 				"alter role odd set client_encoding = 'LATIN1';"
 				"alter role odd set statement_timeout = '5s'");
 	setenv("PGTZ", "Asia/Tokyo", 1);
@@ -40,8 +43,9 @@ test_session_settings_hold(void **state)
 		"select string_agg(setting, '|' order by name) from"
 		" pg_settings where name in ('TimeZone', 'DateStyle',"
 		" 'IntervalStyle', 'extra_float_digits', 'bytea_output',"
-		" 'client_encoding', 'statement_timeout')",
-		"ISO, MDY|postgres|UTC|hex|UTF8|3|0");
+		" 'client_encoding', 'statement_timeout',"
+		" 'quote_all_identifiers', 'default_transaction_read_only')",
+		"ISO, MDY|postgres|UTC|hex|UTF8|off|3|off|0");
 	value_is(f, "show cell.odd", "a b,c\\d'");
 	unsetenv("PGTZ");
 	unsetenv("PGDATESTYLE");
