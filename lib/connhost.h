@@ -9,10 +9,12 @@
 #define QUEEN_CONNHOST_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "conndoc.h"
 
+struct conf_item;
 struct err;
 struct seal;
 
@@ -20,42 +22,46 @@ struct seal;
 #define CONNHOST_CHILD "--child"
 enum { CONNHOST_FD = 3, CONNHOST_TAG_MAX = 13 };
 
-struct connhost_conf {
-	enum conndoc_kind kind;
-	const char *tool;		/* queen-pgsrc, queen-pgsink */
-	const char *conninfo;		/* of the cell */
-	const char *node;
-	const char *cell_tag;		/* 12 hex */
-	const char *listen;		/* host:port; empty = no listener */
-	const struct seal *seal;	/* NULL: no key */
-	int64_t reload_ms, grace_ms;
+struct connhost_settings {
+	/* connectors */
+	bool connectors;		/* false: run none, exit 0 */
+	int64_t threads;		/* checked; without effect */
+	int64_t reload_ms;
+	int64_t lease_ttl_ms;
+	int64_t shutdown_grace_ms;
+	bool allow_private;
+	/* server */
+	char *listen;			/* host:port; empty = none */
+	char *server_id;		/* NULL = host name */
+	/* postgres: the cell's */
+	char *pg_conninfo, *pg_host, *pg_user, *pg_password, *pg_database;
+	char *pg_db;
+	int64_t pg_port;
+	bool pg_use_ssl, pg_ssl_reject_unauthorized;
+	char *pg_ssl_root_cert;
+	/* security */
+	char *encryption_key, *encryption_old_keys;
+	char *ca_file;			/* NULL = the distribution's */
+	/* logging */
+	char *rust_log, *log_level;
+	bool log_json;
 };
 
-/* Runs until it is told to stop; the exit code. */
-int connhost_run(const struct connhost_conf *c);
+struct connhost_tool {
+	enum conndoc_kind kind;
+	const char *name;		/* queen-pgsrc, queen-pgsink */
+	const char *purpose;		/* for --help, `\n`-ended */
+	const char *listen_name;	/* variable of the listener */
+	const struct conf_item *items;	/* of struct connhost_settings */
+	size_t items_n;
+	/* One connector, by CONNHOST_FD, until it has left; the exit code. */
+	int (*child)(const struct connhost_settings *conf,
+		const char *conninfo, const struct seal *seal);
+};
 
-/* ---- boot, of parent and child ---- */
-
-/*
- * Waits up to a minute for the schema, checks the keys against the cell, and
- * tells the cell's tag.  ERR_CONFIG: another process of this name, another
- * major, or a key that does not open what the cell seals with.
- */
-int connhost_meet(const struct connhost_conf *c, char tag[CONNHOST_TAG_MAX],
-	struct err *e) __attribute__((warn_unused_result));
-/* host:port, or empty; name: of the variable, for the refusal. */
-int connhost_check_listen(const char *name, const char *text, struct err *e)
-	__attribute__((warn_unused_result));
-/* Exit code of a failed boot. */
-int connhost_code(const struct err *e);
+/* The whole program; the exit code. */
+int connhost_main(const struct connhost_tool *t, int argc, char **argv);
 /* Logs it as the reason of the end; returns the code. */
 int connhost_fatal(int code, const char *text);
-/* QUEEN_SERVER_ID, else host name, else random; allocated. */
-char *connhost_node(const char *server_id, struct err *e);
-/*
- * What holds passwords leaves no core and shows its memory and environment to
- * nobody; it may open as many files as the system lets it.
- */
-void connhost_harden(void);
 
 #endif

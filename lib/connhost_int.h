@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared by the files of connhost:
+ *	connhost_main.c		the program: settings, parent or child
  *	connhost.c		boot, ticks, shutdown
  *	connhost_boot.c		what comes before the loop
  *	connhost_doc.c		documents to units
@@ -33,6 +34,17 @@ struct hsrv;
 struct pgconn;
 struct unit;
 struct watch;
+
+struct connhost_conf {
+	enum conndoc_kind kind;
+	const char *tool;		/* queen-pgsrc, queen-pgsink */
+	const char *conninfo;		/* of the cell */
+	const char *node;
+	const char *cell_tag;		/* 12 hex */
+	const char *listen;		/* host:port; empty = no listener */
+	const struct seal *seal;	/* NULL: no key */
+	int64_t reload_ms, grace_ms;
+};
 
 /* What the document wants of this node. */
 enum unit_want {
@@ -131,6 +143,31 @@ struct connhost {
 	struct loop_timer watchdog, last;
 	bool stopping;
 };
+
+/* connhost.c */
+/* Runs until it is told to stop; the exit code. */
+int connhost_run(const struct connhost_conf *c);
+
+/* connhost_boot.c */
+/*
+ * Waits up to a minute for the schema, checks the keys against the cell, and
+ * tells the cell's tag.  ERR_CONFIG: another process of this name, another
+ * major, or a key that does not open what the cell seals with.
+ */
+int connhost_meet(const struct connhost_conf *c, char tag[CONNHOST_TAG_MAX],
+	struct err *e) __attribute__((warn_unused_result));
+/* host:port, or empty; name: of the variable, for the refusal. */
+int connhost_check_listen(const char *name, const char *text, struct err *e)
+	__attribute__((warn_unused_result));
+/* Exit code of a failed boot. */
+int connhost_code(const struct err *e);
+/* QUEEN_SERVER_ID, else host name, else random; allocated. */
+char *connhost_node(const char *server_id, struct err *e);
+/*
+ * What holds passwords leaves no core and shows its memory and environment to
+ * nobody; it may open as many files as the system lets it.
+ */
+void connhost_harden(void);
 
 /* connhost_doc.c */
 void connhost_doc_read(struct connhost *h);

@@ -10,11 +10,11 @@
 
 struct connchild;
 struct connchild_task;
+struct connhost_settings;
 struct feed;
 struct loop;
 struct pgconn;
 struct seal;
-struct settings;
 
 /* Counters of the process. */
 struct counts {
@@ -24,7 +24,7 @@ struct counts {
 
 struct ctx {
 	struct loop *loop;
-	const struct settings *conf;
+	const struct connhost_settings *conf;
 	const char *conninfo;		/* of the cell */
 	struct connchild *child;
 	const struct connchild_task *task;

@@ -7,9 +7,9 @@
 #include "conndoc.h"
 #include "connchild.h"
 #include "connfault.h"
+#include "connhost.h"
 #include "ctx.h"
 #include "err.h"
-#include "settings.h"
 
 enum { IDLE_MIN_S = 30 };
 

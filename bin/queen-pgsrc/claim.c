@@ -17,12 +17,12 @@
 #include "clk.h"
 #include "connchild.h"
 #include "connfault.h"
+#include "connhost.h"
 #include "ctx.h"
 #include "err.h"
 #include "loop.h"
 #include "owner.h"
 #include "qid.h"
-#include "settings.h"
 
 enum { RELEASE_MS = 5000, AGAIN_MIN_MS = 100, AGAIN_MAX_MS = 1000 };
 

@@ -5,30 +5,8 @@
  */
 #include "settings.h"
 
-#include "conf.h"
-
-#define AT(field) offsetof(struct settings, field)
-
-#define STR(nm, field, def, grp, hlp)                                          \
-	{                                                                      \
-		.name = nm, .type = CONF_STR, .at = AT(field), .dflt = def,    \
-		.group = grp, .help = hlp                                      \
-	}
-#define SECRET(nm, field, grp, hlp)                                            \
-	{                                                                      \
-		.name = nm, .type = CONF_STR, .at = AT(field), .secret = true, \
-		.group = grp, .help = hlp                                      \
-	}
-#define INT(nm, field, def, lo, hi, grp, hlp)                                  \
-	{                                                                      \
-		.name = nm, .type = CONF_INT, .at = AT(field), .dflt = def,    \
-		.min = lo, .max = hi, .group = grp, .help = hlp                \
-	}
-#define BOOL(nm, field, def, grp, hlp)                                         \
-	{                                                                      \
-		.name = nm, .type = CONF_BOOL, .at = AT(field), .dflt = def,   \
-		.group = grp, .help = hlp                                      \
-	}
+#define CONF_OF struct connhost_settings
+#include "conf_table.h"
 
 /* clang-format off */
 const struct conf_item conf_items[] = {

@@ -10,14 +10,14 @@
 
 struct connchild;
 struct connchild_task;
+struct connhost_settings;
 struct loop;
 struct pgconn;
 struct seal;
-struct settings;
 
 struct ctx {
 	struct loop *loop;
-	const struct settings *conf;
+	const struct connhost_settings *conf;
 	const char *conninfo;		/* of the cell */
 	struct connchild *child;
 	const struct connchild_task *task;

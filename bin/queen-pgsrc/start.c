@@ -12,9 +12,9 @@
 
 #include "conndoc.h"
 #include "connchild.h"
+#include "connhost.h"
 #include "ctx.h"
 #include "err.h"
-#include "settings.h"
 #include "start_int.h"
 #include "teardown.h"
 

@@ -11,7 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-#include "connhost.h"
+#include "connhost_int.h"
 #include "err.h"
 #include "exit.h"
 

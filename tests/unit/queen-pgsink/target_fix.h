@@ -26,7 +26,7 @@
 #include "log.h"
 #include "loop.h"
 #include "pgserver.h"
-#include "settings.h"
+#include "connhost.h"
 #include "setup.h"
 #include "target.h"
 
@@ -36,7 +36,7 @@ static struct pgserver server;
 static struct loop *loop;
 static PGconn *sql;
 
-static struct settings settings = { .allow_private = true };
+static struct connhost_settings settings = { .allow_private = true };
 static struct conndoc doc;
 static struct connchild_task task;
 static struct ctx x;

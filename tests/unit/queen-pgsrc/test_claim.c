@@ -6,14 +6,14 @@
 #include "connchild.h"
 #include "connfault.h"
 #include "ctx.h"
-#include "settings.h"
+#include "connhost.h"
 
 /* Rows live a second at least; refreshed and claimed faster than that. */
 enum { TTL_MS = 300 };
 
 /* A process with a claim. */
 struct node {
-	struct settings conf;
+	struct connhost_settings conf;
 	struct connchild_task task;
 	struct ctx x;
 	struct claim *claim;

@@ -16,11 +16,11 @@
 #include "ctx.h"
 #include "pglink.h"
 #include "seal.h"
-#include "settings.h"
+#include "connhost.h"
 #include "start.h"
 
 static struct arena arena;
-static struct settings conf = { .allow_private = true };
+static struct connhost_settings conf = { .allow_private = true };
 static struct connchild_task task;
 static struct ctx x;
 static struct start *start;
