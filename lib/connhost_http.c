@@ -4,7 +4,6 @@
  * trouble is not the program in trouble: that is red only without the cell.
  */
 #include <stdio.h>
-#include <unistd.h>
 
 #include "clk.h"
 #include "connhost_int.h"
@@ -94,56 +93,35 @@ write_families(struct connhost *h, struct buf *b)
 }
 
 static void
-one(struct buf *b, const char *name, const char *type, const char *help,
-	uint64_t v)
-{
-	metric_head(b, name, type, help);
-	metric_u64(b, name, NULL, 0, v);
-}
-
-static uint64_t
-resident_bytes(void)
-{
-	unsigned long long pages = 0;
-	FILE *f = fopen("/proc/self/statm", "re");
-
-	if (f && fscanf(f, "%*u %llu", &pages) != 1)
-		pages = 0;
-	if (f)
-		fclose(f);
-	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-static void
 write_process(struct connhost *h, struct buf *b)
 {
 	struct hint_stats hints;
 
 	hint_stats(h->hint, &hints);
-	one(b, "queen_process_uptime_seconds", "gauge",
+	metric_one(b, "queen_process_uptime_seconds", "gauge",
 		"Time since this process started.",
 		(uint64_t)(clk_mono_ms() - h->started_ms) / 1000);
-	one(b, "queen_process_resident_memory_bytes", "gauge",
-		"Resident set of this process.", resident_bytes());
-	one(b, "queen_pg_cell_up", "gauge", "1 while the cell is reachable.",
-		h->cell_up);
-	one(b, "queen_pg_documents_ok", "gauge",
+	metric_one(b, "queen_process_resident_memory_bytes", "gauge",
+		"Resident set of this process.", metric_resident_bytes());
+	metric_one(b, "queen_pg_cell_up", "gauge",
+		"1 while the cell is reachable.", h->cell_up);
+	metric_one(b, "queen_pg_documents_ok", "gauge",
 		"1 when the documents could be read the last time.",
 		h->documents_read && h->documents_why.kind == ERR_NONE);
-	one(b, "queen_pg_connectors", "gauge",
+	metric_one(b, "queen_pg_connectors", "gauge",
 		"Connectors this process is responsible for.", h->units_n);
-	one(b, "queen_pg_processes", "gauge",
+	metric_one(b, "queen_pg_processes", "gauge",
 		"Processes of connectors that run.", h->children);
-	one(b, "queen_pg_crashes_total", "counter",
+	metric_one(b, "queen_pg_crashes_total", "counter",
 		"Processes of connectors that ended unasked.", h->crashes);
-	one(b, "queen_pg_status_failures_total", "counter",
+	metric_one(b, "queen_pg_status_failures_total", "counter",
 		"Status rows that could not be written at once.",
 		h->put_failures);
-	one(b, "queen_hints_sent_total", "counter",
+	metric_one(b, "queen_hints_sent_total", "counter",
 		"Hints sent to other processes.", hints.sent);
-	one(b, "queen_hints_received_total", "counter",
+	metric_one(b, "queen_hints_received_total", "counter",
 		"Hints received from other processes.", hints.received);
-	one(b, "queen_hints_dropped_total", "counter",
+	metric_one(b, "queen_hints_dropped_total", "counter",
 		"Hints that were dropped, then made up for.", hints.dropped);
 }
 

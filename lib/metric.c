@@ -4,6 +4,8 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "buf.h"
 
@@ -59,4 +61,26 @@ metric_f64(struct buf *b, const char *name, const struct metric_label *labels,
 		buf_puts(b, v > 0 ? "+Inf\n" : "-Inf\n");
 	else
 		buf_printf(b, "%.10g\n", v);
+}
+
+void
+metric_one(struct buf *b, const char *name, const char *type, const char *help,
+	uint64_t v)
+{
+	metric_head(b, name, type, help);
+	metric_u64(b, name, NULL, 0, v);
+}
+
+uint64_t
+metric_resident_bytes(void)
+{
+	uint64_t pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	if (!f)
+		return 0;
+	if (fscanf(f, "%*u %" SCNu64, &pages) != 1)
+		pages = 0;
+	fclose(f);
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }

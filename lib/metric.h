@@ -20,5 +20,11 @@ void metric_u64(struct buf *b, const char *name,
 	const struct metric_label *labels, int n, uint64_t v);
 void metric_f64(struct buf *b, const char *name,
 	const struct metric_label *labels, int n, double v);
+/* A family of one, without labels: head and value. */
+void metric_one(struct buf *b, const char *name, const char *type,
+	const char *help, uint64_t v);
+
+/* Resident set of this process; 0 when the system does not tell. */
+uint64_t metric_resident_bytes(void);
 
 #endif

@@ -43,14 +43,6 @@ struct prom_page {
 };
 
 static void
-one_u64(struct buf *b, const char *name, const char *type, const char *help,
-	uint64_t v)
-{
-	metric_head(b, name, type, help);
-	metric_u64(b, name, NULL, 0, v);
-}
-
-static void
 one_f64(struct buf *b, const char *name, const char *help, double v)
 {
 	metric_head(b, name, "gauge", help);
@@ -72,18 +64,18 @@ write_requests(struct buf *b, const struct count_totals *t)
 	};
 
 	for (int op = 0; op < COUNT_OPS; op++)
-		one_u64(b, requests[op], "counter",
+		metric_one(b, requests[op], "counter",
 			"Requests answered by this process.", t->requests[op]);
 	for (int op = 0; op < COUNT_OPS; op++)
-		one_u64(b, messages[op], "counter",
+		metric_one(b, messages[op], "counter",
 			"Messages handled by this process.", t->messages[op]);
-	one_u64(b, "queen_pop_targeted_total", "counter",
+	metric_one(b, "queen_pop_targeted_total", "counter",
 		"Pops of one named partition.", t->pops_targeted);
-	one_u64(b, "queen_pop_wildcard_total", "counter",
+	metric_one(b, "queen_pop_wildcard_total", "counter",
 		"Pops over partitions.", t->pops_wildcard);
-	one_u64(b, "queen_pop_fill_wait_total", "counter",
+	metric_one(b, "queen_pop_fill_wait_total", "counter",
 		"Pops held back by minPopWaitTime.", t->fill_waits);
-	one_u64(b, "queen_pop_fill_wait_microseconds_total", "counter",
+	metric_one(b, "queen_pop_fill_wait_microseconds_total", "counter",
 		"Time pops were held back by minPopWaitTime.", t->fill_wait_us);
 }
 
@@ -153,40 +145,40 @@ write_engine(struct buf *b, struct ctx *x)
 	changes_stats(x->changes, &cs);
 	hint_stats(x->hint, &hs);
 	catalog_stats(x->catalog, &cat);
-	one_u64(b, "queen_dedup_filters", "gauge",
+	metric_one(b, "queen_dedup_filters", "gauge",
 		"Partitions with a filter of transaction ids.", fs.filters);
-	one_u64(b, "queen_dedup_filter_bytes", "gauge",
+	metric_one(b, "queen_dedup_filter_bytes", "gauge",
 		"Memory of the filters.", fs.filter_bytes);
-	one_u64(b, "queen_dedup_suspects_total", "counter",
+	metric_one(b, "queen_dedup_suspects_total", "counter",
 		"Ids the filters sent to the database to look at.",
 		fs.suspects);
-	one_u64(b, "queen_dedup_behind_total", "counter",
+	metric_one(b, "queen_dedup_behind_total", "counter",
 		"Pushes that had to page a window in first.", fs.behind);
-	one_u64(b, "queen_pop_rings", "gauge",
+	metric_one(b, "queen_pop_rings", "gauge",
 		"Groups with a ring of candidates.", ps.rings);
-	one_u64(b, "queen_pop_ring_entries", "gauge",
+	metric_one(b, "queen_pop_ring_entries", "gauge",
 		"Partitions in the rings.", ps.entries);
-	one_u64(b, "queen_pop_candidates_total", "counter",
+	metric_one(b, "queen_pop_candidates_total", "counter",
 		"Partitions offered to the database to claim.", ps.candidates);
-	one_u64(b, "queen_pop_candidates_empty_total", "counter",
+	metric_one(b, "queen_pop_candidates_empty_total", "counter",
 		"Candidates that had nothing.", ps.empty);
-	one_u64(b, "queen_pop_blocked_total", "counter",
+	metric_one(b, "queen_pop_blocked_total", "counter",
 		"Candidates sealed with a key this process does not have.",
 		ps.blocked);
-	one_u64(b, "queen_pop_damaged_total", "counter",
+	metric_one(b, "queen_pop_damaged_total", "counter",
 		"Candidates with a sealed message that does not open.",
 		ps.damaged);
-	one_u64(b, "queen_change_scans_total", "counter",
+	metric_one(b, "queen_change_scans_total", "counter",
 		"Scans for partitions written elsewhere.", cs.scans);
-	one_u64(b, "queen_change_scan_rows_total", "counter",
+	metric_one(b, "queen_change_scan_rows_total", "counter",
 		"Partitions those scans returned.", cs.rows);
-	one_u64(b, "queen_hints_sent_total", "counter",
+	metric_one(b, "queen_hints_sent_total", "counter",
 		"Hints to the other processes.", hs.sent);
-	one_u64(b, "queen_hints_received_total", "counter",
+	metric_one(b, "queen_hints_received_total", "counter",
 		"Hints from the other processes.", hs.received);
-	one_u64(b, "queen_hints_dropped_total", "counter",
+	metric_one(b, "queen_hints_dropped_total", "counter",
 		"Hints dropped because the link lagged.", hs.dropped);
-	one_u64(b, "queen_catalog_partitions", "gauge",
+	metric_one(b, "queen_catalog_partitions", "gauge",
 		"Partition names known to this process.", cat.parts);
 }
 
@@ -208,7 +200,7 @@ write_timers(struct buf *b, struct ctx *x)
 			: i == 1 ? s.failed
 				 : s.dead);
 	}
-	one_u64(b, "queen_timers_due", "gauge",
+	metric_one(b, "queen_timers_due", "gauge",
 		"Timers that were due at the last look, up to a cap.",
 		(uint64_t)s.due);
 	one_f64(b, "queen_timers_oldest_late_seconds",
@@ -226,16 +218,16 @@ write_process(struct buf *b, struct ctx *x)
 
 	counts_totals(x->counts, &t);
 	pgpool_stats(x->pool, &ps);
-	one_u64(b, "queen_uptime_seconds", "gauge",
+	metric_one(b, "queen_uptime_seconds", "gauge",
 		"Time since this process started.",
 		(uint64_t)(clk_mono_ms() - x->started_ms) / 1000);
-	one_u64(b, "queen_process_resident_memory_bytes", "gauge",
-		"Resident set of this process.", (uint64_t)status_rss_bytes());
+	metric_one(b, "queen_process_resident_memory_bytes", "gauge",
+		"Resident set of this process.", metric_resident_bytes());
 	write_requests(b, &t);
 	metric_head(b, "queen_parked_long_polls", "gauge",
 		"Pops waiting in this process.");
 	pops_each_parked(x->pops, write_parked, b);
-	one_u64(b, "queen_parked_pops", "gauge",
+	metric_one(b, "queen_parked_pops", "gauge",
 		"Pops waiting in this process, also those by label and for names "
 		"that do not exist.",
 		(uint64_t)pops_parked(x->pops));
@@ -246,26 +238,26 @@ write_process(struct buf *b, struct ctx *x)
 	write_engine(b, x);
 	write_timers(b, x);
 	prom_kv_write(b, x);
-	one_u64(b, "queen_db_pool_size", "gauge",
+	metric_one(b, "queen_db_pool_size", "gauge",
 		"Connections this process may hold.", (uint64_t)ps.size);
-	one_u64(b, "queen_db_pool_idle", "gauge",
+	metric_one(b, "queen_db_pool_idle", "gauge",
 		"Connections that are up and free.",
 		(uint64_t)(ps.up - ps.busy));
-	one_u64(b, "queen_db_pool_active", "gauge",
+	metric_one(b, "queen_db_pool_active", "gauge",
 		"Connections that carry a call.", (uint64_t)ps.busy);
-	one_u64(b, "queen_db_errors_total", "counter",
+	metric_one(b, "queen_db_errors_total", "counter",
 		"Database calls that failed in this process.", ps.errors);
-	one_u64(b, "queen_maintenance_mode_enabled", "gauge",
+	metric_one(b, "queen_maintenance_mode_enabled", "gauge",
 		"1 while pushes are refused for maintenance.",
 		x->push_maintenance);
-	one_u64(b, "queen_encryption_enabled", "gauge",
+	metric_one(b, "queen_encryption_enabled", "gauge",
 		"1 when this process has a key to seal payloads with.",
 		keyring_seals(x));
-	one_u64(b, "queen_file_buffer_pending", "gauge",
+	metric_one(b, "queen_file_buffer_pending", "gauge",
 		"Messages in the outage spool; there is none.", 0);
-	one_u64(b, "queen_file_buffer_failed", "gauge",
+	metric_one(b, "queen_file_buffer_failed", "gauge",
 		"Failed spool writes; there is no spool.", 0);
-	one_u64(b, "queen_file_buffer_db_healthy", "gauge",
+	metric_one(b, "queen_file_buffer_db_healthy", "gauge",
 		"1 while the database is reachable.", pgpool_is_up(x->pool));
 }
 

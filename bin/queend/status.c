@@ -5,9 +5,7 @@
  */
 #include "status.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "clk.h"
 #include "connector.h"
@@ -15,23 +13,10 @@
 #include "ctx.h"
 #include "hsrv.h"
 #include "jwrite.h"
+#include "metric.h"
 #include "pgpool.h"
 
 static const struct pgstmt STMT_CLOCK = { "clock", "select queen.clock_v1()" };
-
-long
-status_rss_bytes(void)
-{
-	long pages = 0;
-	FILE *f = fopen("/proc/self/statm", "re");
-
-	if (!f)
-		return 0;
-	if (fscanf(f, "%*d %ld", &pages) != 1)
-		pages = 0;
-	fclose(f);
-	return pages * sysconf(_SC_PAGESIZE);
-}
 
 static void
 on_clock(void *arg, const PGresult *res, const struct err *e)
@@ -144,7 +129,7 @@ status_metrics(struct hsrv_req *r)
 	jwrite_end(&w);
 	jwrite_key(&w, "memory");
 	jwrite_object(&w);
-	jwrite_kv_i64(&w, "rss", status_rss_bytes());
+	jwrite_kv_i64(&w, "rss", (int64_t)metric_resident_bytes());
 	jwrite_kv_i64(&w, "heapTotal", 0);
 	jwrite_kv_i64(&w, "heapUsed", 0);
 	jwrite_kv_i64(&w, "external", 0);

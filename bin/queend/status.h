@@ -20,7 +20,4 @@ void status_queues(struct hsrv_req *r);		/* GET .../status/queues */
 void status_queue(struct hsrv_req *r);		/* GET .../queues/:queue */
 void status_analytics(struct hsrv_req *r);	/* GET .../status/analytics */
 
-/* Resident set of this process in bytes, from /proc. */
-long status_rss_bytes(void);
-
 #endif

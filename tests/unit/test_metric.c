@@ -40,11 +40,26 @@ families_and_labels_are_written(void **state)
 	buf_fini(&b);
 }
 
+static void
+a_family_of_one(void **state)
+{
+	struct buf b = BUF_ZERO;
+
+	(void)state;
+	metric_one(&b, "x_total", "counter", "Xs.", UINT64_MAX);
+	assert_true(span_is(buf_span(&b),
+		"# HELP x_total Xs.\n# TYPE x_total counter\n"
+		"x_total 18446744073709551615\n"));
+	assert_true(metric_resident_bytes() > 100000);
+	buf_fini(&b);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(families_and_labels_are_written),
+		cmocka_unit_test(a_family_of_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
