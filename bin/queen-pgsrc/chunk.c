@@ -20,8 +20,8 @@
  * Before 17 nothing flushes a message by itself, and what is not flushed is
  * not sent: there the commit behind a second one does it.
  */
-static void
-put_mark(struct buf *b, const char *epoch, const char *mark, bool flush,
+void
+chunk_mark_sql(struct buf *b, const char *epoch, const char *mark, bool flush,
 	int server_version)
 {
 	bool can_flush = server_version >= 170000;
@@ -33,14 +33,6 @@ put_mark(struct buf *b, const char *epoch, const char *mark, bool flush,
 	if (flush && !can_flush)
 		buf_puts(b, "; select pg_catalog.pg_logical_emit_message(true,"
 			    " 'queen', 'flush')");
-}
-
-void
-chunk_mark_sql(struct buf *b, const char *epoch, const char *mark, bool flush,
-	int server_version)
-{
-	put_mark(b, epoch, mark, flush, server_version);
-	buf_putc(b, '\0');
 }
 
 /* ---- the table ---- */
@@ -72,7 +64,6 @@ chunk_describe_sql(struct buf *b, const struct shape_table *t,
 {
 	put_select(b, t, about);
 	buf_puts(b, " limit 0");
-	buf_putc(b, '\0');
 }
 
 /* As if identity were FULL: the key is the configured one, in its order. */
@@ -144,8 +135,7 @@ chunk_read_sql(struct buf *b, const struct shape_table *t,
 	put_names(b, t->key, t->key_n);
 	buf_printf(b, " limit %" PRIu64 "; commit; ", c->limit_rows);
 	snprintf(mark, sizeof(mark), "hw:%" PRIu64, n);
-	put_mark(b, epoch, mark, true, server_version);
-	buf_putc(b, '\0');
+	chunk_mark_sql(b, epoch, mark, true, server_version);
 }
 
 enum { RESULT_SNAPSHOT = 1, RESULT_ROWS = 2, RESULTS_MIN = 5 };

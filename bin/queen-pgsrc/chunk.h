@@ -21,7 +21,7 @@ struct pipeline_chunk;
 struct snapshot;
 struct start_table;
 
-/* All texts are appended with a NUL behind them. */
+/* All texts are appended. */
 
 /* A message into the WAL, outside of any transaction: `hb`, `lw:7`. */
 void chunk_mark_sql(struct buf *b, const char *epoch, const char *mark,

@@ -24,7 +24,6 @@ lookup_type_sql(struct buf *b, uint32_t oid)
 		"::pg_catalog.regproc then typelem else 0 end "
 		"from pg_catalog.pg_type where oid = %u",
 		oid);
-	buf_putc(b, '\0');
 }
 
 static uint32_t
@@ -92,7 +91,6 @@ lookup_row_sql(struct buf *b, const struct pipeline_ask *ask,
 		put_cast(b, s->table, about, c->name);
 		comma = " and ";
 	}
-	buf_putc(b, '\0');
 }
 
 void

@@ -16,7 +16,7 @@ struct pipeline_ask;
 struct start_table;
 struct types_row;
 
-/* Texts are appended with a NUL behind them. */
+/* Texts are appended. */
 
 void lookup_type_sql(struct buf *b, uint32_t oid);
 void lookup_type(const PGresult *r, uint32_t oid, struct types_row *row);

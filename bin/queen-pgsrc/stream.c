@@ -15,7 +15,7 @@
 #include "connchild.h"
 #include "conndoc.h"
 #include "err.h"
-#include "pglink.h"
+#include "lookup.h"
 #include "pgquote.h"
 #include "shape.h"
 #include "stream_int.h"
@@ -24,11 +24,27 @@
 enum { SETTLE_MS = 5000, CLOSE_MS = 2000 };
 
 void
-stream_query(struct stream *s, void (*fn)(void *arg, PGresult *const *res,
-				       int n, const struct connfault *why))
+stream_query(struct stream *s, pglink_fn fn)
 {
+	buf_putc(&s->sql, '\0');
 	pglink_query(s->found->sql, s->sql.p, fn, s);
 	buf_reset(&s->sql);
+}
+
+bool
+stream_learn(struct stream *s, uint32_t oid, PGresult *const *res, int n,
+	const struct connfault *why)
+{
+	struct types_row row;
+
+	if (why || n != 1) {
+		if (why)
+			stream_fail_sql(s, why);
+		return false;
+	}
+	lookup_type(res[0], oid, &row);
+	types_learn(&s->pipeline.types, &row);
+	return true;
 }
 
 void
@@ -184,7 +200,6 @@ check_publication(struct stream *s, const struct connfault *why)
 	pgquote_text(&s->sql, s->found->publication);
 	buf_puts(&s->sql, " and s.slot_name = ");
 	pgquote_text(&s->sql, s->found->slot);
-	buf_putc(&s->sql, '\0');
 	stream_query(s, on_checked);
 }
 

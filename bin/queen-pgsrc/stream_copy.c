@@ -89,7 +89,6 @@ look(struct stream *s)
 				  ? "select pg_catalog.pg_current_xact_id(), "
 				    "pg_catalog.pg_current_wal_insert_lsn()"
 				  : "select pg_catalog.pg_current_snapshot()");
-	buf_putc(&s->sql, '\0');
 	stream_query(s, p->wait_xid == 0 ? on_xid : on_looked);
 }
 
@@ -107,16 +106,9 @@ static void
 on_type(void *arg, PGresult *const *res, int n, const struct connfault *why)
 {
 	struct stream *s = arg;
-	struct types_row row;
 
-	if (why || n != 1) {
-		if (why)
-			stream_fail_sql(s, why);
-		return;
-	}
-	lookup_type(res[0], s->ask_oid, &row);
-	types_learn(&s->pipeline.types, &row);
-	make_shape(s);
+	if (stream_learn(s, s->ask_oid, res, n, why))
+		make_shape(s);
 }
 
 static void

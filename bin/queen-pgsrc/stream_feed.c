@@ -11,7 +11,6 @@
 #include "connchild.h"
 #include "err.h"
 #include "lookup.h"
-#include "pglink.h"
 #include "pgquote.h"
 #include "shape.h"
 #include "stream_int.h"
@@ -92,16 +91,9 @@ static void
 on_type(void *arg, PGresult *const *res, int n, const struct connfault *why)
 {
 	struct stream *s = arg;
-	struct types_row row;
 
-	if (why || n != 1) {
-		if (why)
-			stream_fail_sql(s, why);
-		return;
-	}
-	lookup_type(res[0], s->ask.type_oid, &row);
-	types_learn(&s->pipeline.types, &row);
-	stream_answered(s);
+	if (stream_learn(s, s->ask.type_oid, res, n, why))
+		stream_answered(s);
 }
 
 static void
@@ -287,7 +279,6 @@ stream_begin(struct stream *s)
 	s->received_lsn = f->pointer.place.lsn;
 	/* a commit that waits for a standby would hold up the copy */
 	buf_puts(&s->sql, "set synchronous_commit = local");
-	buf_putc(&s->sql, '\0');
 	stream_query(s, NULL);
 	buf_puts(&s->sql, "START_REPLICATION SLOT ");
 	pgquote_ident(&s->sql, f->slot);

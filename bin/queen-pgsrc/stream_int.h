@@ -7,6 +7,7 @@
 #include "connfault.h"
 #include "ctx.h"
 #include "loop.h"
+#include "pglink.h"
 #include "pipeline.h"
 #include "silence.h"
 #include "start.h"
@@ -100,8 +101,10 @@ void stream_lost(struct stream *s, const struct connfault *why);
 /* Tells the server what is committed. */
 void stream_tell(struct stream *s);
 /* Text in s->sql to the SQL link; empties it. */
-void stream_query(struct stream *s, void (*fn)(void *arg, PGresult *const *res,
-	int n, const struct connfault *why));
+void stream_query(struct stream *s, pglink_fn fn);
+/* Learns a type from the answer to lookup_type_sql; false: the run ends. */
+bool stream_learn(struct stream *s, uint32_t oid, PGresult *const *res, int n,
+	const struct connfault *why);
 
 /* stream_feed.c */
 void stream_begin(struct stream *s);

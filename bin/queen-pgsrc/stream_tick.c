@@ -106,7 +106,6 @@ measure(struct stream *s, int64_t now_ms)
 		"wal_status, confirmed_flush_lsn "
 		"from pg_catalog.pg_replication_slots where slot_name = ");
 	pgquote_text(&s->sql, s->found->slot);
-	buf_putc(&s->sql, '\0');
 	stream_query(s, on_measured);
 }
 

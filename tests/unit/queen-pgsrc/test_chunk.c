@@ -35,6 +35,13 @@ static const struct start_table about = { .columns = columns,
 	.partitioned = true };
 
 static struct buf sql;
+
+static const char *
+text(void)
+{
+	buf_putc(&sql, '\0');
+	return sql.p;
+}
 static struct arena arena;
 static struct types types;
 static struct snapshot snap;
@@ -116,17 +123,17 @@ marks_and_what_flushes_them(void **state)
 {
 	(void)state;
 	chunk_mark_sql(&sql, "7be01c4d", "lw:7", false, 150000);
-	assert_string_equal(sql.p,
+	assert_string_equal(text(),
 		"select pg_catalog.pg_logical_emit_message(false, "
 		"'queen:7be01c4d', 'lw:7')");
 	buf_reset(&sql);
 	chunk_mark_sql(&sql, "7be01c4d", "hb", true, 170000);
-	assert_string_equal(sql.p,
+	assert_string_equal(text(),
 		"select pg_catalog.pg_logical_emit_message(false, "
 		"'queen:7be01c4d', 'hb', true)");
 	buf_reset(&sql);
 	chunk_mark_sql(&sql, "7be01c4d", "hb", true, 169999);
-	assert_string_equal(sql.p,
+	assert_string_equal(text(),
 		"select pg_catalog.pg_logical_emit_message(false, "
 		"'queen:7be01c4d', 'hb'); select "
 		"pg_catalog.pg_logical_emit_message(true, 'queen', 'flush')");
@@ -139,7 +146,7 @@ the_first_chunk_and_one_that_goes_on(void **state)
 
 	(void)state;
 	chunk_read_sql(&sql, &table, &about, &c, "7be01c4d", 42, 180000);
-	assert_string_equal(sql.p,
+	assert_string_equal(text(),
 		"begin isolation level repeatable read read only; "
 		"select pg_catalog.pg_current_snapshot(); "
 		"select \"a\", \"v\", \"B\"\"b\" from \"s\".\"T\" "
@@ -151,7 +158,7 @@ the_first_chunk_and_one_that_goes_on(void **state)
 	c.after = SPAN_LIT("-7\0it's \\ x");
 	c.limit_rows = 1;
 	chunk_read_sql(&sql, &table, &about, &c, "7be01c4d", 43, 180000);
-	assert_non_null(strstr(sql.p,
+	assert_non_null(strstr(text(),
 		"from \"s\".\"T\" where (\"a\", \"B\"\"b\") > "
 		"('-7'::integer, E'it''s \\\\ x'::text) order by \"a\", "
 		"\"B\"\"b\" limit 1; commit; "));
@@ -159,7 +166,7 @@ the_first_chunk_and_one_that_goes_on(void **state)
 	buf_reset(&sql);
 	c.after = SPAN_LIT("1\0");
 	chunk_read_sql(&sql, &table, &about, &c, "7be01c4d", 43, 180000);
-	assert_non_null(strstr(sql.p, "> ('1'::integer, ''::text) order"));
+	assert_non_null(strstr(text(), "> ('1'::integer, ''::text) order"));
 }
 
 static void
@@ -170,8 +177,8 @@ a_table_is_described_by_its_columns(void **state)
 
 	(void)state;
 	chunk_describe_sql(&sql, &table, &about);
-	assert_string_equal(sql.p, "select \"a\", \"v\", \"B\"\"b\" from "
-				   "\"s\".\"T\" limit 0");
+	assert_string_equal(text(), "select \"a\", \"v\", \"B\"\"b\" from "
+				    "\"s\".\"T\" limit 0");
 	assert_int_equal(chunk_shape(result(3, names, t, 0, NULL), &table,
 				 &types, &shape, &oids, &arena, &ask, &e),
 		SHAPE_ASK);

@@ -19,6 +19,13 @@
 #include "types.h"
 
 static struct buf sql;
+
+static const char *
+text(void)
+{
+	buf_putc(&sql, '\0');
+	return sql.p;
+}
 static struct arena arena;
 static PGresult *res;
 
@@ -62,7 +69,7 @@ a_type(void **state)
 
 	(void)state;
 	lookup_type_sql(&sql, 4000000000u);
-	assert_non_null(strstr(sql.p, "where oid = 4000000000"));
+	assert_non_null(strstr(text(), "where oid = 4000000000"));
 	lookup_type(answer(4, array), 7, &row);
 	assert_true(row.oid == 7 && row.typtype == 'b' && row.delim == ',' &&
 		    row.base_oid == 0 && row.elem_oid == 23);
@@ -101,7 +108,7 @@ only_what_the_change_did_not_carry(void **state)
 	(void)state;
 	/* a key column that came later has no type of the start */
 	lookup_row_sql(&sql, &ask, &about);
-	assert_string_equal(sql.p,
+	assert_string_equal(text(),
 		"select \"body\", \"more\" from only \"public\".\"t\" where "
 		"\"id\" = '7'::bigint and \"late\" = 'a''b'");
 	lookup_row(answer(2, NULL), &ask);
