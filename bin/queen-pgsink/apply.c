@@ -101,13 +101,25 @@ progress(struct apply *a, enum progress_sql which, const char *name,
 	buf_fini(&sql);
 }
 
+/* Class 42: no such table, column or right; a schema that is gone is a 3F000. */
+static bool
+progress_failed(struct apply *a, const struct connfault *why)
+{
+	bool is_first = !a->fault.code;
+
+	if (is_first && why && why->code)
+		a->no_progress = strncmp(why->sqlstate, "42", 2) == 0 ||
+				 strcmp(why->sqlstate, "3F000") == 0;
+	return apply_failed(a, why, false);
+}
+
 void
 apply_on_step(
 	void *arg, PGresult *const *res, int n, const struct connfault *why)
 {
 	(void)res;
 	(void)n;
-	apply_failed(arg, why, false);
+	progress_failed(arg, why);
 }
 
 static struct span
@@ -235,14 +247,18 @@ on_rows(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	size_t rows;
 
 	(void)n;
-	if (apply_failed(a, why, false)) {
+	if (progress_failed(a, why)) {
 		apply_give_up(a, APPLY_FAILED);
 		return;
 	}
 	rows = (size_t)PQntuples(res[0]);
 	if (rows != parts_n(a)) {
-		connfault_set(&a->fault, "postgres", true,
-			"progress rows of this sink were removed meanwhile");
+		a->no_progress = rows > parts_n(a);
+		connfault_set(&a->fault, "postgres", true, "%s",
+			a->no_progress ? "the progress table lost its key: a "
+					 "partition has several rows"
+				       : "progress rows of this sink were "
+					 "removed meanwhile");
 		apply_give_up(a, APPLY_FAILED);
 		return;
 	}
@@ -325,6 +341,7 @@ apply_start(struct apply *a, const struct apply_with *with,
 	a->fault.code = NULL;
 	a->fault.sqlstate[0] = '\0';
 	a->own = false;
+	a->no_progress = false;
 	a->culprit = (struct isolate_culprit){ .n = 0 };
 	a->runs = true;
 	a->giving_up = false;

@@ -50,6 +50,7 @@ struct apply {
 	size_t applied, skipped;
 	struct connfault fault;
 	bool own;		/* a message's own statement, or COMMIT */
+	bool no_progress;	/* the progress table is not as setup left it */
 	struct isolate_culprit culprit;
 	/* the rest is its own */
 	struct apply_with with;

@@ -218,6 +218,16 @@ count(struct target *t)
 		c->last_applied_us = clk_wall_us();
 }
 
+/* Setup says what is wrong with it, or makes it anew. */
+static void
+progress_gone(struct target *t)
+{
+	struct connfault f;
+
+	connfault_set(&f, "progress_table", true, "%s", t->apply.fault.text);
+	answer(t, TARGET_OVER, &f);
+}
+
 static void
 piece_failed(struct target *t)
 {
@@ -237,7 +247,10 @@ piece_failed(struct target *t)
 		pglink_forget(t->session.link);
 		forget_plan(t);
 	}
-	answer(t, TARGET_AGAIN, &a->fault);
+	if (a->no_progress)
+		progress_gone(t);
+	else
+		answer(t, TARGET_AGAIN, &a->fault);
 }
 
 static void

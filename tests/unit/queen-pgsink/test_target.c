@@ -485,6 +485,33 @@ the_environment_never_makes_dead_letters(void **state)
 	value("drop owned by clerk; drop role clerk");
 }
 
+/* The run ends, so that setup names what helps or makes it. */
+static void
+a_progress_table_that_goes_away_ends_it(void **state)
+{
+	static const char *const how[] = { "drop table queen.sink_progress",
+		"drop schema queen cascade",
+		"alter table queen.sink_progress drop column group_id",
+		"alter table queen.sink_progress drop constraint"
+		" sink_progress_pkey" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(how) / sizeof(how[0]); i++) {
+		value("create schema if not exists queen;"
+		      " drop table if exists queen.sink_progress");
+		assert_string_equal(set_up(), "");
+		add(1, 2 * (int)i, "{\"id\":%d}", (int)i);
+		apply_all();
+		value(how[i]);
+		add(1, 2 * (int)i + 1, "{\"id\":9}");
+		assert_int_equal(apply(), TARGET_OVER);
+		assert_string_equal(fault.code, "progress_table");
+		assert_true(fault.retryable);
+		target_forget(target);
+		batch_new();
+	}
+}
+
 static void
 what_does_not_prepare_is_the_environment(void **state)
 {
@@ -664,6 +691,7 @@ main(void)
 		TEST(a_deadlock_passes),
 		TEST(a_commit_in_doubt_is_waited_for),
 		TEST(the_environment_never_makes_dead_letters),
+		TEST(a_progress_table_that_goes_away_ends_it),
 		TEST(what_does_not_prepare_is_the_environment),
 		TEST(a_password_that_does_not_open_ends_it),
 		TEST(an_unreachable_target_is_tried_again),
