@@ -8,11 +8,12 @@ import time
 
 import pytest
 
-from e2ekit import LARGE, SETTLE_S, Losing, Says, World, Writers
+from e2ekit import Losing, Says, World
 from pgkit import FarServer
 from queenlib import wait_until
 from sealkit import keyed
 from srckit import number_of
+from writekit import LARGE, SETTLE_S, Writers
 
 durable = pytest.mark.durable
 FIRST = 20000
