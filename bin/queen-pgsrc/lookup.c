@@ -7,9 +7,11 @@
 
 #include "arena.h"
 #include "buf.h"
+#include "err.h"
 #include "pgquote.h"
 #include "pipeline.h"
 #include "shape.h"
+#include "snapshot.h"
 #include "start.h"
 #include "tuple.h"
 #include "types.h"
@@ -71,6 +73,7 @@ lookup_row_sql(struct buf *b, const struct pipeline_ask *ask,
 	const struct shape *s = ask->shape;
 	const char *comma = "select ";
 
+	buf_puts(b, "select pg_catalog.pg_current_snapshot(); ");
 	for (size_t i = 0; i < s->n; i++) {
 		if (!is_missing(ask, i))
 			continue;
@@ -93,8 +96,8 @@ lookup_row_sql(struct buf *b, const struct pipeline_ask *ask,
 	}
 }
 
-void
-lookup_row(const PGresult *r, const struct pipeline_ask *ask)
+static void
+take_row(const PGresult *r, const struct pipeline_ask *ask)
 {
 	int column = 0;
 
@@ -111,6 +114,34 @@ lookup_row(const PGresult *r, const struct pipeline_ask *ask)
 					    (size_t)PQgetlength(r, 0, column)));
 		column++;
 	}
+}
+
+/* A commit is in the WAL, and sent, before other sessions see it. */
+static bool
+is_visible(const PGresult *r, uint32_t xid)
+{
+	struct arena a = ARENA_ZERO;
+	struct err e = ERR_ZERO;
+	struct snapshot_seen seen;
+	bool is = PQntuples(r) == 1 &&
+		  snapshot_seen_parse(
+			  span_of(PQgetvalue(r, 0, 0)), &a, &seen, &e) == 0 &&
+		  snapshot_sees(&seen, xid);
+
+	arena_fini(&a);
+	return is;
+}
+
+bool
+lookup_row(PGresult *const *res, int n, uint32_t xid,
+	const struct pipeline_ask *ask)
+{
+	if (n != 2)
+		return true;
+	if (!is_visible(res[0], xid))
+		return false;
+	take_row(res[1], ask);
+	return true;
 }
 
 bool

@@ -21,11 +21,16 @@ struct types_row;
 void lookup_type_sql(struct buf *b, uint32_t oid);
 void lookup_type(const PGresult *r, uint32_t oid, struct types_row *row);
 
-/* Only the columns the change did not carry. */
+/* A snapshot, then only the columns the change did not carry. */
 void lookup_row_sql(struct buf *b, const struct pipeline_ask *ask,
 	const struct start_table *about);
-/* Puts them into the row; nothing when the row is gone. */
-void lookup_row(const PGresult *r, const struct pipeline_ask *ask);
+/*
+ * Puts them into the row; nothing when the row is gone.  False: xid, which the
+ * change is of, was not visible yet, so another row may have answered, or none:
+ * to be asked again.
+ */
+bool lookup_row(PGresult *const *res, int n, uint32_t xid,
+	const struct pipeline_ask *ask) __attribute__((warn_unused_result));
 /*
  * May the row stay as it is after this error?  Columns or types the stream
  * knows may be gone by now, and what comes later says so.

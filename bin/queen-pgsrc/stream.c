@@ -78,6 +78,7 @@ be_over(struct stream *s)
 	loop_timer_stop(&s->tick);
 	loop_timer_stop(&s->look);
 	loop_timer_stop(&s->linger);
+	loop_timer_stop(&s->reread);
 	loop_timer_start(&s->done, 0);
 }
 
@@ -321,6 +322,7 @@ init_timers(struct stream *s)
 	loop_timer_init(&s->late, l, on_late, s);
 	loop_timer_init(&s->done, l, on_done, s);
 	loop_timer_init(&s->linger, l, stream_on_linger, s);
+	loop_timer_init(&s->reread, l, stream_on_reread, s);
 	loop_timer_init(&s->look, l, stream_on_look, s);
 	loop_timer_init(&s->tick, l, stream_on_tick, s);
 }
@@ -367,6 +369,7 @@ stream_free(struct stream *s)
 	loop_timer_fini(&s->late);
 	loop_timer_fini(&s->done);
 	loop_timer_fini(&s->linger);
+	loop_timer_fini(&s->reread);
 	loop_timer_fini(&s->look);
 	loop_timer_fini(&s->tick);
 	commit_free(s->commit);

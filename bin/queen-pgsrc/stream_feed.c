@@ -16,6 +16,8 @@
 #include "stream_int.h"
 #include "wal.h"
 
+enum { REREAD_MS = 20 };
+
 /* ---- to the cell ---- */
 
 /* What the bundle just sent will have brought once it is in. */
@@ -105,9 +107,26 @@ on_row(void *arg, PGresult *const *res, int n, const struct connfault *why)
 		stream_fail_sql(s, why);
 		return;
 	}
-	if (!why && n == 1)
-		lookup_row(res[0], &s->ask);
-	stream_answered(s);
+	if (!why && !lookup_row(res, n, s->pipeline.begin.xid, &s->ask))
+		loop_timer_start(&s->reread, REREAD_MS);
+	else
+		stream_answered(s);
+}
+
+static void
+ask_row(struct stream *s)
+{
+	lookup_row_sql(&s->sql, &s->ask, about(s, s->ask.shape->table));
+	stream_query(s, on_row);
+}
+
+void
+stream_on_reread(void *arg)
+{
+	struct stream *s = arg;
+
+	if (s->state == STREAM_RUNS && s->waiting)
+		ask_row(s);
 }
 
 static void
@@ -137,8 +156,7 @@ heed(struct stream *s, enum pipeline_result rc, const struct err *e)
 		stream_query(s, on_type);
 		break;
 	case PIPELINE_ASK_ROW:
-		lookup_row_sql(&s->sql, &s->ask, about(s, s->ask.shape->table));
-		stream_query(s, on_row);
+		ask_row(s);
 		break;
 	case PIPELINE_ASK_CHUNK:
 		break;

@@ -67,6 +67,7 @@ struct stream {
 	enum pipeline_result asked;
 	struct pipeline_ask ask;
 	struct buf held, sql;
+	struct loop_timer reread;	/* its row is not visible yet */
 
 	/* the copy */
 	struct stream_table *tables;
@@ -111,6 +112,7 @@ void stream_begin(struct stream *s);
 bool stream_may_read(const struct stream *s);
 void stream_send(struct stream *s);
 void stream_on_linger(void *arg);
+void stream_on_reread(void *arg);
 /* What the held message asked for is there. */
 void stream_answered(struct stream *s);
 
