@@ -144,7 +144,7 @@ on_limit(void *arg)
 }
 
 struct egress *
-egress_start(struct loop *l, const char *host, long limit_ms, egress_fn fn,
+egress_start(struct loop *l, const char *host, int64_t limit_ms, egress_fn fn,
 	void *arg)
 {
 	struct evutil_addrinfo hints = {

@@ -8,8 +8,9 @@
 #ifndef QUEEN_EGRESS_H
 #define QUEEN_EGRESS_H
 
-#include <stdbool.h>
 #include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 struct loop;
 struct sockaddr;
@@ -34,7 +35,7 @@ struct egress;
  * Answers by fn, once and always later, within limit_ms.  host: a name or an
  * address without brackets, copied.  What is returned lives until then.
  */
-struct egress *egress_start(struct loop *l, const char *host, long limit_ms,
+struct egress *egress_start(struct loop *l, const char *host, int64_t limit_ms,
 	egress_fn fn, void *arg);
 /* Ends it without an answer. */
 void egress_stop(struct egress *g);

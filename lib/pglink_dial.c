@@ -225,5 +225,5 @@ pglink_dial_start(struct pglink *k, const struct pglink_conf *c)
 	memcpy(host, c->conn->host.p, c->conn->host.n);
 	host[c->conn->host.n] = '\0';
 	k->look = egress_start(
-		k->loop, host, (long)c->conn->connect_timeout_ms, on_found, k);
+		k->loop, host, c->conn->connect_timeout_ms, on_found, k);
 }

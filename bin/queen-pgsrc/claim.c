@@ -399,7 +399,7 @@ on_timer(void *arg)
 }
 
 void
-claim_again(struct claim *c, long wait_ms)
+claim_again(struct claim *c, int64_t wait_ms)
 {
 	BUG(c->state != CLAIM_OVER || c->call);
 	c->state = CLAIM_WANTED;

@@ -7,6 +7,7 @@
 #define QUEEN_PGSRC_CLAIM_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "span.h"
 
@@ -37,6 +38,6 @@ bool claim_is_mine(const struct claim *c);
  */
 void claim_release(struct claim *c, void (*done)(void *arg), void *arg);
 /* Claims anew after a release or a loss, after wait_ms. */
-void claim_again(struct claim *c, long wait_ms);
+void claim_again(struct claim *c, int64_t wait_ms);
 
 #endif

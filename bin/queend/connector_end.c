@@ -150,17 +150,28 @@ connector_delete(struct hsrv_req *r)
 
 /* ---- resync ---- */
 
-static void
-on_resync_stored(struct hsrv_req *r, const PGresult *res)
+/* The document as it was written; NULL after a refusal. */
+static const struct conndoc *
+stored(struct hsrv_req *r, const PGresult *res)
 {
 	struct conndoc *d;
 	struct err e = ERR_ZERO;
-	struct jwrite w;
 
 	if (!connector_won(r, pgbin_i32(res, 0, 0)))
-		return;
+		return NULL;
 	BUG(conndoc_parse_stored(
 		    pgbin_bytes(res, 0, 2), hsrv_arena(r), &d, &e) != 0);
+	return d;
+}
+
+static void
+on_resync_stored(struct hsrv_req *r, const PGresult *res)
+{
+	const struct conndoc *d = stored(r, res);
+	struct jwrite w;
+
+	if (!d)
+		return;
 	begin(r, &w);
 	jwrite_kv_str(&w, "resyncRequestedAt", d->resync_requested_at);
 	finish(r, &w, 202);
@@ -298,14 +309,11 @@ connector_resync(struct hsrv_req *r)
 static void
 on_takeover_stored(struct hsrv_req *r, const PGresult *res)
 {
-	struct conndoc *d;
-	struct err e = ERR_ZERO;
+	const struct conndoc *d = stored(r, res);
 	struct jwrite w;
 
-	if (!connector_won(r, pgbin_i32(res, 0, 0)))
+	if (!d)
 		return;
-	BUG(conndoc_parse_stored(
-		    pgbin_bytes(res, 0, 2), hsrv_arena(r), &d, &e) != 0);
 	begin(r, &w);
 	jwrite_kv_str(&w, "cell", d->takeover_cell);
 	jwrite_kv_str(&w, "requestedAt", d->takeover_requested_at);

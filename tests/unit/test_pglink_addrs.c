@@ -31,7 +31,7 @@ answer_look(void *arg)
 }
 
 struct egress *
-egress_start(struct loop *l, const char *host, long limit_ms, egress_fn fn,
+egress_start(struct loop *l, const char *host, int64_t limit_ms, egress_fn fn,
 	void *arg)
 {
 	assert_string_equal(host, "db.example");
