@@ -120,6 +120,36 @@ def test_the_copy_goes_on_behind_what_everybody_sees(src, far, far_server):
     one.check("slow")
 
 
+def test_a_moved_row_is_read_back_once_everybody_sees_it(
+        src, far, far_server):
+    far.run(*DOCS, "insert into docs select i, 0, repeat('x', 3000) from"
+            " generate_series(1, 2) i")
+    one = src("moved", [("docs", "docs")])
+    one.await_phase("streaming")
+    backend = []
+
+    def write():
+        conn = far.connect()
+        backend.append(conn.get_backend_pid())
+        with conn.cursor() as cur:
+            cur.execute("update docs set id = 3 where id = 1")
+
+    with far_server.setting(synchronous_standby_names="nobody"):
+        slow = threading.Thread(target=write)
+        slow.start()
+        wait_until(lambda: far.rows(
+            "select pid from pg_stat_activity where wait_event = 'SyncRep' and"
+            " pid = any (%s)", (backend,)))
+        wait_until(lambda: of_op(one.events(), "c") or far.rows(
+            "select pid from pg_stat_activity where datname ="
+            " current_database() and pid <> pg_backend_pid() and query like"
+            " '%select \"body\" from%'"))
+        assert of_op(one.events(), "c") == []
+    slow.join()
+    assert [e.payload["after"]["body"] for e in of_op(
+        one.check("docs"), "c")] == ["x" * 3000]
+
+
 def test_whatever_ends_during_a_copy_and_a_stream_repeats_nothing(
         src, far, db):
     far.run(*ORDERS)
