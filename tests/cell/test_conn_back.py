@@ -85,16 +85,17 @@ def test_a_cell_that_went_back_in_time(src, sinks, cell, db, far, far_too):
 
     push(cell, "plain", "p", 6, 7)
     push(cell, "plain", "z", 1)
-    new = [("p", 3), ("p", 4), ("z", 0)]
+    push(cell, "plain", "y", 3)
+    new = [("p", 3), ("p", 4), ("y", 0), ("z", 0)]
     for s, before in zip((seen, anew), lost):
-        wait_until(lambda: len(applied(s)) == len(before) + 3)
+        wait_until(lambda: len(applied(s)) == len(before) + 4)
         s.drained()
         rest = applied(s)
         for r in before:
             rest.remove(r)
         assert [r[:2] for r in rest] == new
         assert {r[2] for r in rest} <= {r[2] for r in held(db, "plain")}
-    assert seen.progress() == [("p", 4), ("q", 2), ("z", 0)]
+    assert seen.progress() == [("p", 4), ("q", 2), ("y", 0), ("z", 0)]
 
     # the changes in between are nowhere any more: no way but a copy
     far.run("insert into t values (4, 4)")
@@ -165,6 +166,15 @@ def twice(rows):
 
 # ---- restored ----
 
+def resumed(ctl, of, word):
+    """All are told to go on and say what they wait for."""
+    for name in of:
+        ctl.run("connector", "resume", name)
+    for name, tool in of.items():
+        await_error(tool, name, "cell_changed",
+                    "queenctl connector %s %s" % (word, name))
+
+
 def test_a_restored_cell_waits_for_a_word(src, sinks, cell, db, far, ctl):
     far.run("create table t (id int primary key, n int)",
             "insert into t values (1, 1), (2, 2)")
@@ -197,15 +207,12 @@ def test_a_restored_cell_waits_for_a_word(src, sinks, cell, db, far, ctl):
     push(cell, "plain", "p", 6)
     for tool in tools:
         tool.start()
-    documents = {"t": one, "seen": seen, "plain": plain}
-    for name, s in documents.items():
-        tool = src.tools[0] if s is one else sinks.tools[0]
+    of = {"t": src.tools[0], "seen": sinks.tools[0], "plain": sinks.tools[0]}
+    for name, tool in of.items():
         tool.await_status(name, phase="disabled")
-        ctl.run("connector", "resume", name)
-        await_error(tool, name, "cell_changed",
-                    "queenctl connector adopt " + name)
+    resumed(ctl, of, "adopt")
     assert len(one.events()) == 2 and applied(plain) == lost
-    for name in documents:
+    for name in of:
         ctl.run("connector", "adopt", name)
     await_applied(plain, lost + [r for r in held(db, "plain") if r[1] == 3])
     found = one.check("t")
@@ -227,11 +234,8 @@ def test_a_restored_cell_waits_for_a_word(src, sinks, cell, db, far, ctl):
     cell.start()
     for tool in tools:
         tool.start()
-    for name, s in documents.items():
-        tool = src.tools[0] if s is one else sinks.tools[0]
-        ctl.run("connector", "resume", name)
-        await_error(tool, name, "cell_changed",
-                    "queenctl connector reset " + name)
+    resumed(ctl, of, "reset")
+    for name in of:
         ctl.run("connector", "reset", name, "--yes")
     push(cell, "plain", "p", 7)
     await_applied(plain, lost + [r for r in held(db, "plain") if r[1] > 2])
