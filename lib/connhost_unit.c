@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backoff.h"
 #include "clk.h"
 #include "connhost_int.h"
 #include "pgbin.h"
@@ -151,9 +152,8 @@ plan_start(struct unit *u, int64_t after_ms)
 static int64_t
 climb(struct unit *u)
 {
-	u->pause_ms = u->pause_ms ? u->pause_ms * 2 : LADDER_MIN_MS;
-	if (u->pause_ms > LADDER_MAX_MS)
-		u->pause_ms = LADDER_MAX_MS;
+	u->pause_ms =
+		backoff_next_ms(u->pause_ms, LADDER_MIN_MS, LADDER_MAX_MS);
 	return u->pause_ms;
 }
 

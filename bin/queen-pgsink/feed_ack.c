@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backoff.h"
 #include "buf.h"
 #include "conndoc.h"
 #include "connchild.h"
@@ -244,8 +245,7 @@ try_again(struct acking *k, const struct err *e)
 		return false;
 	k->again |= e->kind == ERR_DB_UNKNOWN;
 	loop_timer_start(&k->timer, k->wait_ms);
-	k->wait_ms =
-		k->wait_ms * 2 > AGAIN_MAX_MS ? AGAIN_MAX_MS : k->wait_ms * 2;
+	k->wait_ms = backoff_next_ms(k->wait_ms, AGAIN_MS, AGAIN_MAX_MS);
 	return true;
 }
 

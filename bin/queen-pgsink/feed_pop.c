@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "backoff.h"
 #include "conndoc.h"
 #include "connchild.h"
 #include "err.h"
@@ -307,9 +308,7 @@ pop_failed(struct feed_call *c, const struct err *e)
 	/* claimed or not: the next call tells */
 	for (int i = c->n - 1; i >= 0 && c->group_id == f->group_id; i--)
 		hot_end(f->hot, c->cands[i].part, HOT_END_BACK, 0, now);
-	f->retry_ms = f->retry_ms ? f->retry_ms * 2 : RETRY_MS;
-	if (f->retry_ms > RETRY_MAX_MS)
-		f->retry_ms = RETRY_MAX_MS;
+	f->retry_ms = backoff_next_ms(f->retry_ms, RETRY_MS, RETRY_MAX_MS);
 	f->retry_at_ms = now + f->retry_ms;
 	connfault_cell(&why, e);
 	feed_fault(f, FEED_POP, &why);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "arena.h"
+#include "backoff.h"
 #include "connfault.h"
 #include "err.h"
 #include "feed.h"
@@ -163,9 +164,8 @@ broken(struct isolate *s, const struct isolate_culprit *c)
 		file(s, c->text);
 		return;
 	}
-	s->delay_ms = s->delay_ms ? s->delay_ms * 2 : DELAY_FIRST_MS;
-	if (s->delay_ms > DELAY_MAX_MS)
-		s->delay_ms = DELAY_MAX_MS;
+	s->delay_ms =
+		backoff_next_ms(s->delay_ms, DELAY_FIRST_MS, DELAY_MAX_MS);
 }
 
 void

@@ -7,12 +7,12 @@
  */
 #include "sink.h"
 
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arena.h"
+#include "backoff.h"
 #include "conndoc.h"
 #include "connchild.h"
 #include "connfault.h"
@@ -25,7 +25,12 @@
 #include "setup.h"
 #include "worker.h"
 
-enum { LADDER_FIRST_MS = 1000, LADDER_MAX_MS = 30000, CALM_MS = 60000 };
+enum {
+	LADDER_FIRST_MS = 1000,
+	LADDER_MAX_MS = 30000,
+	SPREAD_PERCENT = 10,
+	CALM_MS = 60000,
+};
 
 struct sink {
 	struct ctx *x;
@@ -70,17 +75,15 @@ settle(struct sink *s)
 
 /* ---- between runs ---- */
 
-/* 1 s doubling to 30 s, a tenth more or less; 30 s for an operator. */
+/* What an operator must mend is not tried more often than it is looked at. */
 static int64_t
 next_step(struct sink *s, const struct connfault *why)
 {
 	if (!why->retryable)
 		return LADDER_MAX_MS;
-	s->ladder_ms = s->ladder_ms ? s->ladder_ms * 2 : LADDER_FIRST_MS;
-	if (s->ladder_ms > LADDER_MAX_MS)
-		s->ladder_ms = LADDER_MAX_MS;
-	return s->ladder_ms * 9 / 10 +
-	       randombytes_uniform((uint32_t)(s->ladder_ms / 5));
+	s->ladder_ms =
+		backoff_next_ms(s->ladder_ms, LADDER_FIRST_MS, LADDER_MAX_MS);
+	return backoff_spread_ms(s->ladder_ms, SPREAD_PERCENT);
 }
 
 static void

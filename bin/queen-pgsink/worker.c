@@ -9,9 +9,9 @@
 #include "worker.h"
 
 #include <inttypes.h>
-#include <sodium.h>
 #include <stdlib.h>
 
+#include "backoff.h"
 #include "conndoc.h"
 #include "connchild.h"
 #include "connfault.h"
@@ -24,6 +24,7 @@
 enum {
 	BACKOFF_FIRST_MS = 1000,
 	BACKOFF_MAX_MS = 30000,
+	SPREAD_PERCENT = 10,
 	EXTEND_AGAIN_MS = 1000,
 };
 
@@ -62,15 +63,12 @@ well(struct worker *w)
 	w->face.well(w->face.arg);
 }
 
-/* 1 s doubling to 30 s, a tenth more or less. */
 static int64_t
 next_backoff(struct worker *w)
 {
-	w->backoff_ms = w->backoff_ms ? w->backoff_ms * 2 : BACKOFF_FIRST_MS;
-	if (w->backoff_ms > BACKOFF_MAX_MS)
-		w->backoff_ms = BACKOFF_MAX_MS;
-	return w->backoff_ms * 9 / 10 +
-	       randombytes_uniform((uint32_t)(w->backoff_ms / 5));
+	w->backoff_ms = backoff_next_ms(
+		w->backoff_ms, BACKOFF_FIRST_MS, BACKOFF_MAX_MS);
+	return backoff_spread_ms(w->backoff_ms, SPREAD_PERCENT);
 }
 
 static void
@@ -113,7 +111,7 @@ next(struct worker *w)
 	if (w->batch && !w->settled) {
 		/* who takes it up need not wait for the end of its lease */
 		w->settled = true;
-		feed_return(w->x->feed, w->batch, !w->stopping);
+		feed_return(w->x->feed, w->batch, true);
 	}
 	drop_batch(w);
 	if (w->batch)

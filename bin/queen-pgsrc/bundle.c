@@ -6,6 +6,7 @@
  */
 #include "bundle.h"
 
+#include "backoff.h"
 #include "err.h"
 #include "pointer.h"
 #include "unit.h"
@@ -79,9 +80,8 @@ bundle_backlogged(const struct unit_queue *q, const struct bundle_limits *l)
 static void
 back_off(struct bundle *b)
 {
-	b->backoff_ms = b->backoff_ms ? b->backoff_ms * 2 : BACKOFF_FIRST_MS;
-	if (b->backoff_ms > BACKOFF_MAX_MS)
-		b->backoff_ms = BACKOFF_MAX_MS;
+	b->backoff_ms = backoff_next_ms(
+		b->backoff_ms, BACKOFF_FIRST_MS, BACKOFF_MAX_MS);
 	b->wait_ms = b->backoff_ms;
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "arena.h"
+#include "backoff.h"
 #include "buf.h"
 #include "cellkv.h"
 #include "clk.h"
@@ -306,9 +307,7 @@ static void
 release_again(struct claim *c)
 {
 	loop_timer_start(&c->timer, c->again_ms);
-	c->again_ms *= 2;
-	if (c->again_ms > AGAIN_MAX_MS)
-		c->again_ms = AGAIN_MAX_MS;
+	c->again_ms = backoff_next_ms(c->again_ms, AGAIN_MIN_MS, AGAIN_MAX_MS);
 }
 
 /* Not there any more is as good as deleted; another version is looked at. */

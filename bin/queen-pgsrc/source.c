@@ -6,11 +6,11 @@
  */
 #include "source.h"
 
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backoff.h"
 #include "claim.h"
 #include "connchild.h"
 #include "conndoc.h"
@@ -23,6 +23,7 @@
 enum {
 	RETRY_FIRST_MS = 1000,
 	RETRY_MAX_MS = 30000,
+	SPREAD_PERCENT = 20,
 	OPERATOR_MS = 30000, /* an error that somebody has to mend */
 	FENCED_MS = 1000,
 	LONG_RUN_MS = 60000, /* failures start to count anew */
@@ -36,13 +37,6 @@ static int64_t
 now_ms(const struct source *s)
 {
 	return loop_now_ms(s->x->loop);
-}
-
-/* +-20 %, so that nodes do not go in step. */
-static int64_t
-spread(int64_t ms)
-{
-	return ms * 4 / 5 + randombytes_uniform((uint32_t)(ms * 2 / 5) + 1);
 }
 
 /* ---- the lease ---- */
@@ -90,10 +84,9 @@ next_retry_ms(struct source *s)
 {
 	if (now_ms(s) - s->began_ms > LONG_RUN_MS)
 		s->retry_ms = 0;
-	s->retry_ms = s->retry_ms ? s->retry_ms * 2 : RETRY_FIRST_MS;
-	if (s->retry_ms > RETRY_MAX_MS)
-		s->retry_ms = RETRY_MAX_MS;
-	return spread(s->retry_ms);
+	s->retry_ms =
+		backoff_next_ms(s->retry_ms, RETRY_FIRST_MS, RETRY_MAX_MS);
+	return backoff_spread_ms(s->retry_ms, SPREAD_PERCENT);
 }
 
 /* From the top, without the lease. */
@@ -117,7 +110,7 @@ failed(struct source *s, const struct connfault *f)
 	int64_t wait_ms;
 
 	if (strcmp(f->code, "fenced") == 0) {
-		start_over(s, f, spread(FENCED_MS));
+		start_over(s, f, backoff_spread_ms(FENCED_MS, SPREAD_PERCENT));
 		return;
 	}
 	if (!f->retryable) {

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "backoff.h"
 #include "chunk.h"
 #include "clk.h"
 #include "err.h"
@@ -70,8 +71,8 @@ on_looked(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	}
 	if (snapshot_must_wait(p)) {
 		loop_timer_start(&s->look, s->look_ms);
-		s->look_ms = s->look_ms * 2 > LOOK_MAX_MS ? LOOK_MAX_MS
-							  : s->look_ms * 2;
+		s->look_ms =
+			backoff_next_ms(s->look_ms, LOOK_FIRST_MS, LOOK_MAX_MS);
 	}
 	stream_step(s);
 }
