@@ -291,6 +291,7 @@ on_queues(void *arg, const PGresult *res, const struct err *e)
 	load_next(l);
 }
 
+/* Frees the arguments. */
 static void
 call(struct load *l, const struct pgstmt *s, struct pgargs *a,
 	pgconn_result_fn fn)
@@ -328,10 +329,12 @@ ask_queues(struct load *l)
 		pgargs_item_text(&a, n->queues[i]->name);
 	}
 	pgargs_close(&a);
-	if (l->asked_n > 0)
-		call(l, &STMT_QUEUES, &a, on_queues);
-	pgargs_fini(&a);
-	return l->asked_n > 0;
+	if (l->asked_n == 0) {
+		pgargs_fini(&a);
+		return false;
+	}
+	call(l, &STMT_QUEUES, &a, on_queues);
+	return true;
 }
 
 static void
