@@ -26,6 +26,7 @@ enum {
 	SPREAD_PERCENT = 20,
 	OPERATOR_MS = 30000, /* an error that somebody has to mend */
 	FENCED_MS = 1000,
+	STALE_MS = 1000, /* before the lease is tried again */
 	LONG_RUN_MS = 60000, /* failures start to count anew */
 	GRACE_MIN_MS = 1000,
 	GRACE_MAX_MS = 60000,
@@ -221,6 +222,11 @@ on_start_end(void *arg, enum start_end end, struct start_found *found,
 		connfault_set(
 			&f, "fenced", true, "another node moved the pointer");
 		failed(s, &f);
+		break;
+	case START_STALE:
+		/* the parent brings what is stored, or the end */
+		connchild_phase(s->x->child, "standby");
+		release(s, STALE_MS);
 		break;
 	case START_FAILED:
 		failed(s, fault);

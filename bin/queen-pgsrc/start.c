@@ -275,10 +275,31 @@ on_pointer(struct start *s, const struct cellkv_row *row)
 	start_dial(s, &s->link_sql, PGLINK_SQL, on_sql_up);
 }
 
+/*
+ * Who has not read yet that the source is being deleted must not make anew
+ * what the owner before has just removed.
+ */
+static void
+on_document(struct start *s, const struct cellkv_row *row)
+{
+	if (row->version != s->x->task->version)
+		start_answer(s, START_STALE, NULL);
+	else
+		start_settle(s, on_pointer);
+}
+
 static void
 begin(struct start *s)
 {
-	start_settle(s, on_pointer);
+	static const struct qid internal;
+	const struct connchild_task *t = s->x->task;
+	struct cellkv_key k = prepare(s, on_document);
+	char tenant[QID_TEXT_MAX];
+
+	k.tenant = &internal;
+	k.key = arena_printf(&s->arena, "conn:%s:%.*s",
+		qid_text(&t->tenant, tenant), SPAN_ARG(t->name));
+	cellkv_get(s->x->side, &k, on_row, s->call);
 }
 
 /* ---- the surface ---- */

@@ -53,6 +53,7 @@ enum start_end {
 	START_READY,		/* found is set */
 	START_TORN_DOWN,	/* the deletion is done but for the document */
 	START_FENCED,		/* another owner moved the pointer */
+	START_STALE,		/* the document is not the stored one */
 	START_FAILED,		/* fault says it */
 };
 typedef void (*start_fn)(void *arg, enum start_end end,

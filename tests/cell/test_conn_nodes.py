@@ -148,3 +148,20 @@ def run_sleeper(src, far, proxy):
             == list(range(1, rows + 1))
         assert one.pointer()["epoch"] == before["epoch"]
     assert a.term() == 0
+
+
+def test_a_deletion_is_final_on_every_node(src, far, cell):
+    """A node that has not read the document since must not make anew what
+    another has just removed."""
+    far.run("create table t (id int primary key)", "insert into t values (1)")
+    first = src.tool(QUEEN_SERVER_ID="a")
+    one = src("brief", [("t", "t")])
+    one.check("t")
+    late = src.tool(QUEEN_SERVER_ID="b", QUEEN_PG_RELOAD_MS="3000")
+    late.await_status("brief", phase="standby", owner="a")
+    assert cell.delete("/api/v1/connectors/brief").status == 202
+    wait_until(lambda: one.tool_.version("brief") == 0)
+    wait_until(lambda: not late.children())
+    assert first.children() == []
+    assert far.slots() == {}
+    assert len(one.events()) == 1
