@@ -271,7 +271,7 @@ class World:
     # what came of it
 
     def settled(self, deadline_s=SETTLE_S):
-        """Until the queue has all of the source, and the sinks of the queue."""
+        """Until the queue has all of the source, the sinks all of it."""
         end = time.monotonic() + deadline_s
         lsn = self.far.lsn()
         self.far.rows("select pg_logical_emit_message(true, 'test', '')")
