@@ -6,10 +6,9 @@
  */
 #include "facts.h"
 
-#include <stdlib.h>
-
 #include "conndoc.h"
 #include "pglink.h"
+#include "pgtext.h"
 
 #define TABLE                                                                  \
 	"(SELECT c.oid FROM pg_catalog.pg_class c"                             \
@@ -57,12 +56,6 @@ failed(struct facts *f, const struct connfault *why)
 	return why != NULL;
 }
 
-static struct span
-value(struct facts *f, const PGresult *res, int row, int col)
-{
-	return arena_dup(&f->arena, span_of(PQgetvalue(res, row, col)));
-}
-
 static void
 on_oid(void *arg, PGresult *const *res, int n, const struct connfault *why)
 {
@@ -71,7 +64,7 @@ on_oid(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	(void)n;
 	if (failed(f, why))
 		return;
-	f->found.oid = (uint32_t)strtoul(PQgetvalue(res[0], 0, 0), NULL, 10);
+	f->found.oid = (uint32_t)pgtext_i64(res[0], 0, 0);
 }
 
 static void
@@ -86,10 +79,10 @@ on_columns(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	f->found.columns_n = (size_t)PQntuples(res[0]);
 	c = arena_zalloc(&f->arena, (f->found.columns_n + 1) * sizeof(*c));
 	for (int i = 0; i < PQntuples(res[0]); i++) {
-		c[i].name = value(f, res[0], i, 0);
-		c[i].type = value(f, res[0], i, 1);
-		c[i].generated = *PQgetvalue(res[0], i, 2) == 't';
-		c[i].identity_always = *PQgetvalue(res[0], i, 3) == 't';
+		c[i].name = pgtext_dup(res[0], i, 0, &f->arena);
+		c[i].type = pgtext_dup(res[0], i, 1, &f->arena);
+		c[i].generated = pgtext_bool(res[0], i, 2);
+		c[i].identity_always = pgtext_bool(res[0], i, 3);
 	}
 	f->found.columns = c;
 }
@@ -127,7 +120,7 @@ on_key(void *arg, PGresult *const *res, int n, const struct connfault *why)
 		key = arena_alloc(
 			&f->arena, (f->found.key_n + 1) * sizeof(*key));
 		for (int i = 0; i < PQntuples(res[0]); i++)
-			key[i] = value(f, res[0], i, 0);
+			key[i] = pgtext_dup(res[0], i, 0, &f->arena);
 		f->found.key = key;
 	}
 	finish(f);

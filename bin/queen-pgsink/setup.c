@@ -15,6 +15,7 @@
 #include "err.h"
 #include "pglink.h"
 #include "pgquote.h"
+#include "pgtext.h"
 #include "plan.h"
 #include "progress.h"
 #include "setup_int.h"
@@ -148,7 +149,7 @@ lacks_rights(struct setup *s, const PGresult *facts)
 	struct buf b = BUF_ZERO, table = BUF_ZERO;
 
 	for (int i = 0; i < 3; i++)
-		if (*PQgetvalue(facts, 0, 2 + i) != 't')
+		if (!pgtext_bool(facts, 0, 2 + i))
 			buf_printf(&b, "%s%s", b.len ? ", " : "", rights[i]);
 	if (b.len == 0)
 		return false;
@@ -181,10 +182,8 @@ on_columns(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	s->columns = arena_zalloc(
 		&s->arena, (s->columns_n + 1) * sizeof(*s->columns));
 	for (size_t i = 0; i < s->columns_n; i++) {
-		s->columns[i].name = arena_dup(
-			&s->arena, span_of(PQgetvalue(res[0], (int)i, 0)));
-		s->columns[i].type = arena_dup(
-			&s->arena, span_of(PQgetvalue(res[0], (int)i, 1)));
+		s->columns[i].name = pgtext_dup(res[0], (int)i, 0, &s->arena);
+		s->columns[i].type = pgtext_dup(res[0], (int)i, 1, &s->arena);
 	}
 }
 
@@ -206,11 +205,11 @@ on_table(void *arg, PGresult *const *res, int n, const struct connfault *why)
 		/* another sink made it between the two statements */
 		s->looked_again = true;
 		look(s);
-	} else if (*PQgetvalue(res[0], 0, 0) != 't') {
+	} else if (!pgtext_bool(res[0], 0, 0)) {
 		progress_refuse(t, &s->fault, "is no table");
 		setup_finish(s);
 	} else if (progress_verify(t, s->columns, s->columns_n,
-			   *PQgetvalue(res[0], 0, 1) == 't', &s->fault) != 0 ||
+			   pgtext_bool(res[0], 0, 1), &s->fault) != 0 ||
 		   lacks_rights(s, res[0])) {
 		setup_finish(s);
 	} else {

@@ -12,6 +12,7 @@
 #include "op.h"
 #include "pglink.h"
 #include "pgquote.h"
+#include "pgtext.h"
 #include "plan.h"
 #include "progress.h"
 #include "setup_int.h"
@@ -109,7 +110,7 @@ on_index(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	(void)n;
 	if (why) {
 		setup_fail(s, why);
-	} else if (*PQgetvalue(res[0], 0, 0) != 't') {
+	} else if (!pgtext_bool(res[0], 0, 0)) {
 		refuse_key(s);
 		setup_finish(s);
 	} else {

@@ -21,6 +21,7 @@
 #include "pgbin.h"
 #include "pgconn.h"
 #include "pglink.h"
+#include "pgtext.h"
 #include "progress.h"
 
 struct takeover {
@@ -303,9 +304,8 @@ keep_rows(struct takeover *t, const PGresult *res)
 	t->now = arena_zalloc(&t->arena, (t->n + 1) * sizeof(*t->now));
 	t->names = arena_zalloc(&t->arena, (t->n + 1) * sizeof(*t->names));
 	for (size_t i = 0; i < t->n; i++) {
-		t->was[i] = strtoll(PQgetvalue(res, (int)i, 0), NULL, 10);
-		t->names[i] = arena_dup(
-			&t->arena, span_of(PQgetvalue(res, (int)i, 1)));
+		t->was[i] = pgtext_i64(res, (int)i, 0);
+		t->names[i] = pgtext_dup(res, (int)i, 1, &t->arena);
 	}
 }
 

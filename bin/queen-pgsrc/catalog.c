@@ -14,6 +14,7 @@
 #include "conndoc.h"
 #include "connfault.h"
 #include "pgquote.h"
+#include "pgtext.h"
 
 /* ---- results ---- */
 
@@ -27,42 +28,6 @@ catalog_shape(
 	connfault_set(f, "io", true,
 		"the server's answer has not the shape that was asked for");
 	return false;
-}
-
-struct span
-catalog_text(const PGresult *r, int row, int col, struct arena *a)
-{
-	return arena_dup(a, catalog_value(r, row, col));
-}
-
-struct span
-catalog_value(const PGresult *r, int row, int col)
-{
-	return span_make(
-		PQgetvalue(r, row, col), (size_t)PQgetlength(r, row, col));
-}
-
-bool
-catalog_bool(const PGresult *r, int row, int col)
-{
-	return span_is(catalog_value(r, row, col), "t");
-}
-
-int64_t
-catalog_i64(const PGresult *r, int row, int col)
-{
-	int64_t v = 0;
-
-	return span_i64(catalog_value(r, row, col), &v) ? v : 0;
-}
-
-/* A "char" column. */
-static char
-letter(const PGresult *r, int row, int col)
-{
-	struct span s = catalog_value(r, row, col);
-
-	return s.n ? s.p[0] : '\0';
 }
 
 /* ---- texts ---- */
@@ -242,15 +207,15 @@ read_publication(const PGresult *r, struct decide_publication *p)
 	if (PQntuples(r) == 0)
 		return;
 	p->found = true;
-	p->all_tables = catalog_bool(r, 0, 0);
-	p->schemas = catalog_bool(r, 0, 1);
-	p->inserts = catalog_bool(r, 0, 2);
-	p->updates = catalog_bool(r, 0, 3);
-	p->deletes = catalog_bool(r, 0, 4);
-	p->truncates = catalog_bool(r, 0, 5);
-	p->via_root = catalog_bool(r, 0, 6);
-	p->generated = catalog_bool(r, 0, 7);
-	p->others = catalog_i64(r, 0, 8);
+	p->all_tables = pgtext_bool(r, 0, 0);
+	p->schemas = pgtext_bool(r, 0, 1);
+	p->inserts = pgtext_bool(r, 0, 2);
+	p->updates = pgtext_bool(r, 0, 3);
+	p->deletes = pgtext_bool(r, 0, 4);
+	p->truncates = pgtext_bool(r, 0, 5);
+	p->via_root = pgtext_bool(r, 0, 6);
+	p->generated = pgtext_bool(r, 0, 7);
+	p->others = pgtext_i64(r, 0, 8);
 }
 
 static void
@@ -258,26 +223,26 @@ read_relation(
 	const PGresult *r, int row, struct arena *a, struct decide_table *t)
 {
 	t->found = !PQgetisnull(r, row, 1);
-	t->oid = (uint32_t)catalog_i64(r, row, 1);
-	t->kind = letter(r, row, 2);
-	t->persistence = letter(r, row, 3);
-	t->identity = letter(r, row, 4);
-	t->has_children = catalog_bool(r, row, 5);
-	t->ancestor = catalog_text(r, row, 6, a);
-	t->member = catalog_bool(r, row, 7);
-	t->listed = catalog_bool(r, row, 8);
-	t->published = catalog_bool(r, row, 9);
-	t->filter = catalog_text(r, row, 10, a);
+	t->oid = (uint32_t)pgtext_i64(r, row, 1);
+	t->kind = pgtext_char(r, row, 2);
+	t->persistence = pgtext_char(r, row, 3);
+	t->identity = pgtext_char(r, row, 4);
+	t->has_children = pgtext_bool(r, row, 5);
+	t->ancestor = pgtext_dup(r, row, 6, a);
+	t->member = pgtext_bool(r, row, 7);
+	t->listed = pgtext_bool(r, row, 8);
+	t->published = pgtext_bool(r, row, 9);
+	t->filter = pgtext_dup(r, row, 10, a);
 }
 
 /* Rows of each table, in column 0, which they are sorted by. */
 static size_t
 count(const PGresult *r, int row)
 {
-	int64_t table = catalog_i64(r, row, 0);
+	int64_t table = pgtext_i64(r, row, 0);
 	size_t n = 0;
 
-	while (row < PQntuples(r) && catalog_i64(r, row, 0) == table) {
+	while (row < PQntuples(r) && pgtext_i64(r, row, 0) == table) {
 		row++;
 		n++;
 	}
@@ -291,17 +256,17 @@ read_columns(const PGresult *r, struct arena *a, struct decide_table *t,
 	int row = 0;
 
 	while (row < PQntuples(r)) {
-		size_t at = (size_t)catalog_i64(r, row, 0), n = count(r, row);
+		size_t at = (size_t)pgtext_i64(r, row, 0), n = count(r, row);
 		struct decide_column *c = arena_alloc(a, n * sizeof(*c));
 
 		for (size_t i = 0; i < n; i++, row++)
 			c[i] = (struct decide_column){
-				.name = catalog_text(r, row, 1, a),
-				.type = catalog_text(r, row, 2, a),
-				.generated = catalog_bool(r, row, 3),
-				.published = catalog_bool(r, row, 4),
-				.key_pos = (size_t)catalog_i64(r, row, 5),
-				.operators = catalog_text(r, row, 6, a),
+				.name = pgtext_dup(r, row, 1, a),
+				.type = pgtext_dup(r, row, 2, a),
+				.generated = pgtext_bool(r, row, 3),
+				.published = pgtext_bool(r, row, 4),
+				.key_pos = (size_t)pgtext_i64(r, row, 5),
+				.operators = pgtext_dup(r, row, 6, a),
 			};
 		if (at < tables_n) {
 			t[at].columns = c;
@@ -317,16 +282,16 @@ read_leaves(const PGresult *r, struct arena *a, struct decide_table *t,
 	int row = 0;
 
 	while (row < PQntuples(r)) {
-		size_t at = (size_t)catalog_i64(r, row, 0), n = count(r, row);
+		size_t at = (size_t)pgtext_i64(r, row, 0), n = count(r, row);
 		struct decide_leaf *l = arena_alloc(a, n * sizeof(*l));
 
 		for (size_t i = 0; i < n; i++, row++)
 			l[i] = (struct decide_leaf){
-				.schema = catalog_text(r, row, 1, a),
-				.name = catalog_text(r, row, 2, a),
-				.kind = letter(r, row, 3),
-				.identity = letter(r, row, 4),
-				.covers = catalog_bool(r, row, 5),
+				.schema = pgtext_dup(r, row, 1, a),
+				.name = pgtext_dup(r, row, 2, a),
+				.kind = pgtext_char(r, row, 3),
+				.identity = pgtext_char(r, row, 4),
+				.covers = pgtext_bool(r, row, 5),
 			};
 		if (at < tables_n) {
 			t[at].leaves = l;
@@ -355,7 +320,7 @@ catalog_tables(PGresult *const *res, int n, const struct conndoc_source *want,
 		t[i].name = want->tables[i].table.name;
 	}
 	for (int row = 0; row < PQntuples(res[RES_RELATIONS]); row++) {
-		int64_t at = catalog_i64(res[RES_RELATIONS], row, 0);
+		int64_t at = pgtext_i64(res[RES_RELATIONS], row, 0);
 
 		if (at >= 0 && (size_t)at < want->tables_n)
 			read_relation(res[RES_RELATIONS], row, a, &t[at]);

@@ -6,6 +6,7 @@
 #include "catalog_int.h"
 #include "connfault.h"
 #include "pgquote.h"
+#include "pgtext.h"
 #include "wal.h"
 
 /* ---- the server ---- */
@@ -25,13 +26,13 @@ catalog_server(PGresult *const *res, int n, struct arena *a,
 	if (!catalog_shape(res, n, 0, 6, f))
 		return -1;
 	*s = (struct decide_server){
-		.version = (int)catalog_i64(res[0], 0, 0),
-		.wal_level = catalog_text(res[0], 0, 1, a),
-		.on_demand = catalog_bool(res[0], 0, 2),
-		.in_recovery = catalog_bool(res[0], 0, 3),
-		.database = catalog_text(res[0], 0, 4, a),
+		.version = (int)pgtext_i64(res[0], 0, 0),
+		.wal_level = pgtext_dup(res[0], 0, 1, a),
+		.on_demand = pgtext_bool(res[0], 0, 2),
+		.in_recovery = pgtext_bool(res[0], 0, 3),
+		.database = pgtext_dup(res[0], 0, 4, a),
 	};
-	*pid = (int)catalog_i64(res[0], 0, 5);
+	*pid = (int)pgtext_i64(res[0], 0, 5);
 	return 0;
 }
 
@@ -60,17 +61,17 @@ catalog_slot(PGresult *const *res, int n, struct span slot, struct arena *a,
 	if (PQntuples(res[0]) == 0)
 		return 0;
 	s->found = true;
-	s->logical = catalog_bool(res[0], 0, 0);
-	s->temporary = catalog_bool(res[0], 0, 1);
-	s->two_phase = catalog_bool(res[0], 0, 2);
-	s->failover = catalog_bool(res[0], 0, 3);
-	s->plugin = catalog_text(res[0], 0, 4, a);
-	s->database = catalog_text(res[0], 0, 5, a);
-	s->active_pid = (int)catalog_i64(res[0], 0, 6);
-	s->wal_status = catalog_text(res[0], 0, 7, a);
-	s->invalidation = catalog_text(res[0], 0, 8, a);
+	s->logical = pgtext_bool(res[0], 0, 0);
+	s->temporary = pgtext_bool(res[0], 0, 1);
+	s->two_phase = pgtext_bool(res[0], 0, 2);
+	s->failover = pgtext_bool(res[0], 0, 3);
+	s->plugin = pgtext_dup(res[0], 0, 4, a);
+	s->database = pgtext_dup(res[0], 0, 5, a);
+	s->active_pid = (int)pgtext_i64(res[0], 0, 6);
+	s->wal_status = pgtext_dup(res[0], 0, 7, a);
+	s->invalidation = pgtext_dup(res[0], 0, 8, a);
 	s->has_confirmed =
-		wal_lsn_parse(catalog_value(res[0], 0, 9), &s->confirmed_lsn);
+		wal_lsn_parse(pgtext_get(res[0], 0, 9), &s->confirmed_lsn);
 	return 0;
 }
 
@@ -91,7 +92,7 @@ catalog_created_lsn(
 	if (!catalog_shape(res, n, 0, 1, f))
 		return -1;
 	if (PQntuples(res[0]) == 1 &&
-		wal_lsn_parse(catalog_value(res[0], 0, 0), lsn))
+		wal_lsn_parse(pgtext_get(res[0], 0, 0), lsn))
 		return 0;
 	return connfault_set(f, "io", true,
 		"the server does not say where the new slot begins");
@@ -151,7 +152,7 @@ catalog_number(PGresult *const *res, int n)
 	if (n < 1 || PQresultStatus(res[0]) != PGRES_TUPLES_OK ||
 		PQntuples(res[0]) != 1 || PQnfields(res[0]) != 1)
 		return 0;
-	return (int)catalog_i64(res[0], 0, 0);
+	return (int)pgtext_i64(res[0], 0, 0);
 }
 
 /* ---- the replication link ---- */
@@ -162,10 +163,10 @@ catalog_system(PGresult *const *res, int n, struct arena *a,
 {
 	if (!catalog_shape(res, n, 0, 3, f))
 		return -1;
-	s->id = catalog_text(res[0], 0, 0, a);
-	s->timeline = (uint32_t)catalog_i64(res[0], 0, 1);
+	s->id = pgtext_dup(res[0], 0, 0, a);
+	s->timeline = (uint32_t)pgtext_i64(res[0], 0, 1);
 	if (PQntuples(res[0]) == 1 && s->timeline > 0 &&
-		wal_lsn_parse(catalog_value(res[0], 0, 2), &s->lsn))
+		wal_lsn_parse(pgtext_get(res[0], 0, 2), &s->lsn))
 		return 0;
 	return connfault_set(
 		f, "io", true, "the server does not say which system it is");
@@ -184,6 +185,6 @@ catalog_history(PGresult *const *res, int n, struct arena *a,
 	if (!catalog_shape(res, n, 0, 2, f))
 		return -1;
 	if (PQntuples(res[0]) == 1)
-		*history = catalog_text(res[0], 0, 1, a);
+		*history = pgtext_dup(res[0], 0, 1, a);
 	return 0;
 }

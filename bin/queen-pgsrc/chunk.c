@@ -10,6 +10,7 @@
 #include "err.h"
 #include "pgoutput.h"
 #include "pgquote.h"
+#include "pgtext.h"
 #include "pipeline.h"
 #include "snapshot.h"
 #include "start.h"
@@ -160,8 +161,7 @@ put_row(struct snapshot *s, const PGresult *r, int row, struct tuple *t)
 		bool null = PQgetisnull(r, row, c);
 
 		t->d[i].state = null ? DATUM_NULL : DATUM_TEXT;
-		t->d[i].text = span_make(
-			PQgetvalue(r, row, c), (size_t)PQgetlength(r, row, c));
+		t->d[i].text = pgtext_get(r, row, c);
 	}
 	snapshot_row(s, t);
 }
@@ -185,7 +185,7 @@ chunk_install(struct snapshot *s, PGresult *const *res, int n,
 	for (int i = 0; i < PQntuples(rows); i++)
 		put_row(s, rows, i, &t);
 	arena_fini(&a);
-	rc = snapshot_install(s,
-		span_of(PQgetvalue(res[RESULT_SNAPSHOT], 0, 0)), read_at_us, e);
+	rc = snapshot_install(
+		s, pgtext_get(res[RESULT_SNAPSHOT], 0, 0), read_at_us, e);
 	return rc;
 }

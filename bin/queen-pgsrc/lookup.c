@@ -9,6 +9,7 @@
 #include "buf.h"
 #include "err.h"
 #include "pgquote.h"
+#include "pgtext.h"
 #include "pipeline.h"
 #include "shape.h"
 #include "snapshot.h"
@@ -28,22 +29,16 @@ lookup_type_sql(struct buf *b, uint32_t oid)
 		oid);
 }
 
-static uint32_t
-oid_of(const PGresult *r, int column)
-{
-	return (uint32_t)strtoul(PQgetvalue(r, 0, column), NULL, 10);
-}
-
 void
 lookup_type(const PGresult *r, uint32_t oid, struct types_row *row)
 {
 	*row = (struct types_row){ .oid = oid };
 	if (PQntuples(r) != 1)
 		return;
-	row->typtype = PQgetvalue(r, 0, 0)[0];
-	row->delim = PQgetvalue(r, 0, 1)[0];
-	row->base_oid = oid_of(r, 2);
-	row->elem_oid = oid_of(r, 3);
+	row->typtype = pgtext_char(r, 0, 0);
+	row->delim = pgtext_char(r, 0, 1);
+	row->base_oid = (uint32_t)pgtext_i64(r, 0, 2);
+	row->elem_oid = (uint32_t)pgtext_i64(r, 0, 3);
 }
 
 /* ---- a row ---- */
@@ -109,9 +104,7 @@ take_row(const PGresult *r, const struct pipeline_ask *ask)
 		if (!is_missing(ask, i))
 			continue;
 		d->state = PQgetisnull(r, 0, column) ? DATUM_NULL : DATUM_TEXT;
-		d->text = arena_dup(
-			ask->arena, span_make(PQgetvalue(r, 0, column),
-					    (size_t)PQgetlength(r, 0, column)));
+		d->text = pgtext_dup(r, 0, column, ask->arena);
 		column++;
 	}
 }
@@ -123,10 +116,10 @@ is_visible(const PGresult *r, uint32_t xid)
 	struct arena a = ARENA_ZERO;
 	struct err e = ERR_ZERO;
 	struct snapshot_seen seen;
-	bool is = PQntuples(r) == 1 &&
-		  snapshot_seen_parse(
-			  span_of(PQgetvalue(r, 0, 0)), &a, &seen, &e) == 0 &&
-		  snapshot_sees(&seen, xid);
+	bool is =
+		PQntuples(r) == 1 &&
+		snapshot_seen_parse(pgtext_get(r, 0, 0), &a, &seen, &e) == 0 &&
+		snapshot_sees(&seen, xid);
 
 	arena_fini(&a);
 	return is;

@@ -12,6 +12,7 @@
 #include "clk.h"
 #include "err.h"
 #include "lookup.h"
+#include "pgtext.h"
 #include "shape.h"
 #include "stream_int.h"
 #include "wal.h"
@@ -42,11 +43,11 @@ on_xid(void *arg, PGresult *const *res, int n, const struct connfault *why)
 			stream_fail_sql(s, why);
 		return;
 	}
-	if (wal_lsn_parse(span_of(PQgetvalue(res[0], 0, 1)), &lsn) &&
+	if (wal_lsn_parse(pgtext_get(res[0], 0, 1), &lsn) &&
 		!s->pipeline.found_lsn)
 		pipeline_found_at(&s->pipeline, lsn);
 	if (p->waits == s->looking_waits)
-		snapshot_wait(p, strtoull(PQgetvalue(res[0], 0, 0), NULL, 10));
+		snapshot_wait(p, (uint64_t)pgtext_i64(res[0], 0, 0));
 	s->look_ms = LOOK_FIRST_MS;
 	stream_step(s);
 }
@@ -65,7 +66,7 @@ on_looked(void *arg, PGresult *const *res, int n, const struct connfault *why)
 		return;
 	}
 	if (p->waits == s->looking_waits &&
-		snapshot_look(p, span_of(PQgetvalue(res[0], 0, 0)), &e) != 0) {
+		snapshot_look(p, pgtext_get(res[0], 0, 0), &e) != 0) {
 		fail_io(s, &e);
 		return;
 	}

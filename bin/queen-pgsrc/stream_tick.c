@@ -13,6 +13,7 @@
 #include "connfault.h"
 #include "log.h"
 #include "pgquote.h"
+#include "pgtext.h"
 #include "stream_int.h"
 #include "wal.h"
 
@@ -142,14 +143,13 @@ on_measured(void *arg, PGresult *const *res, int n, const struct connfault *why)
 		return;
 	}
 	if (n != 1 || PQntuples(res[0]) != 1 ||
-		!span_i64(span_of(PQgetvalue(res[0], 0, 0)), &lag))
+		!span_i64(pgtext_get(res[0], 0, 0), &lag))
 		return;
 	t->known = true;
 	t->lag_bytes = lag > 0 ? (uint64_t)lag : 0;
 	snprintf(t->wal_status, sizeof(t->wal_status), "%s",
 		PQgetvalue(res[0], 0, 1));
-	if (!wal_lsn_parse(
-		    span_of(PQgetvalue(res[0], 0, 2)), &t->confirmed_lsn))
+	if (!wal_lsn_parse(pgtext_get(res[0], 0, 2), &t->confirmed_lsn))
 		t->confirmed_lsn = 0;
 	judge_silence(s);
 	connchild_touch(s->x->child);
