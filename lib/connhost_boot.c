@@ -136,7 +136,8 @@ hold_name(const struct connhost_conf *c, const PGconn *pg, struct err *e)
 	crypto_generichash(hash, sizeof(hash), (const unsigned char *)who,
 		(unsigned long long)n, NULL, 0);
 	snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "queen/");
-	sodium_bin2hex(a.sun_path + 7, 2 * sizeof(hash) + 1, hash, sizeof(hash));
+	sodium_bin2hex(
+		a.sun_path + 7, 2 * sizeof(hash) + 1, hash, sizeof(hash));
 	if (bind(fd, (struct sockaddr *)&a,
 		    offsetof(struct sockaddr_un, sun_path) + 7 +
 			    2 * sizeof(hash)) == 0)
