@@ -34,15 +34,15 @@ catalog_shape(
 
 /*
  * The index whose columns tell rows of a relation apart.  One that is checked
- * at the end of a transaction is no identity to the server.
+ * at the end of a transaction is none: within it two rows may have one key,
+ * and what became of the first would be taken for the second.
  */
 #define KEY_INDEX(rel, as)                                                     \
 	"left join lateral (select i.indkey, i.indnkeyatts"                    \
 	" from pg_catalog.pg_index i where i.indrelid = " rel ".oid"           \
-	" and i.indisvalid and case " rel ".relreplident"                      \
-	" when 'i' then i.indisreplident and i.indimmediate"                   \
-	" when 'f' then i.indisprimary"                                        \
-	" else i.indisprimary and i.indimmediate end limit 1) " as " on true"
+	" and i.indisvalid and i.indimmediate and case " rel ".relreplident"   \
+	" when 'i' then i.indisreplident else i.indisprimary end"              \
+	" limit 1) " as " on true"
 
 /* Names of an index's key columns. */
 #define KEY_NAMES(rel, as)                                                     \
@@ -185,6 +185,43 @@ leaves_sql(struct buf *b, const struct conndoc_source *want)
 					    "and (l.relkind = 'f' or not x.covers "
 					    "or c.relreplident = 'f' and l.relreplident <> 'f') "
 					    "order by w.n, ln.nspname, l.relname");
+}
+
+/*
+ * A table that is there and not published whole, such as one that was dropped
+ * and made again.  A publication that is gone is told by the server.
+ */
+static void
+put_uncarried(struct buf *b, const struct conndoc_source *want,
+	struct span publication)
+{
+	buf_putc(b, '(');
+	put_wanted(b, want);
+	buf_puts(b, "select w.s || '.' || w.t from pg_catalog.pg_publication p "
+		    "cross join w join " REL " and c.relkind in ('r', 'p') "
+		    "left join pg_catalog.pg_publication_tables x "
+		    "on x.schemaname = w.s and x.tablename = w.t "
+		    "and x.pubname = p.pubname where p.pubname = ");
+	pgquote_text(b, publication);
+	buf_puts(b, " and (not (p.pubinsert and p.pubupdate and p.pubdelete) "
+		    "or x.tablename is null or x.rowfilter is not null "
+		    "or pg_catalog.cardinality(x.attnames) < (select "
+		    "pg_catalog.count(*) from pg_catalog.pg_attribute a "
+		    "where a.attrelid = c.oid and a.attnum > 0 and not "
+		    "a.attisdropped and a.attgenerated = '')) limit 1)");
+}
+
+void
+catalog_measure_sql(struct buf *b, struct span slot,
+	const struct conndoc_source *want, struct span publication)
+{
+	buf_puts(b, "select pg_catalog.pg_wal_lsn_diff("
+		    "pg_catalog.pg_current_wal_lsn(), s.confirmed_flush_lsn), "
+		    "s.wal_status, s.confirmed_flush_lsn, ");
+	put_uncarried(b, want, publication);
+	buf_puts(b, " from pg_catalog.pg_replication_slots s "
+		    "where s.slot_name = ");
+	pgquote_text(b, slot);
 }
 
 void

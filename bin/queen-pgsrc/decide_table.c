@@ -154,8 +154,9 @@ identity(const struct conndoc_table *want, const struct decide_table *t,
 			t->identity == IDENTITY_INDEX
 				? "lost the index of its replica identity"
 			: t->identity == IDENTITY_FULL
-				? "replica identity FULL but no primary key, "
-				  "by which its rows are told apart"
+				? "replica identity FULL but no primary key "
+				  "that is checked at once, by which its rows "
+				  "are told apart"
 				: "no primary key that is checked at once",
 			fix.p, f);
 	}
