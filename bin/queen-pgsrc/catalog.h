@@ -43,6 +43,15 @@ void catalog_slot_sql(struct buf *b, struct span slot);
 int catalog_slot(PGresult *const *res, int n, struct span slot,
 	struct arena *a, struct decide_slot *s, struct connfault *f);
 
+/*
+ * Of a slot in use: bytes of WAL behind it, wal_status, confirmed position, and
+ * a table the publication does not carry whole, or null.
+ */
+void catalog_measure_sql(struct buf *b, struct span slot,
+	const struct conndoc_source *want, struct span publication);
+/* A row when both are there: then what fails to decode is older than it. */
+void catalog_both_sql(struct buf *b, struct span slot, struct span publication);
+
 enum { CATALOG_FAILOVER_VERSION = 170000 };
 /* Failover where the server has it; waits for running transactions. */
 void catalog_create_slot_sql(struct buf *b, struct span slot, int version);

@@ -76,6 +76,16 @@ catalog_slot(PGresult *const *res, int n, struct span slot, struct arena *a,
 }
 
 void
+catalog_both_sql(struct buf *b, struct span slot, struct span publication)
+{
+	buf_puts(b, "select from pg_catalog.pg_publication p, "
+		    "pg_catalog.pg_replication_slots s where p.pubname = ");
+	pgquote_text(b, publication);
+	buf_puts(b, " and s.slot_name = ");
+	pgquote_text(b, slot);
+}
+
+void
 catalog_create_slot_sql(struct buf *b, struct span slot, int version)
 {
 	buf_puts(b, "select lsn from "

@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "catalog.h"
 #include "clk.h"
 #include "commit.h"
 #include "connchild.h"
 #include "conndoc.h"
 #include "err.h"
 #include "lookup.h"
-#include "pgquote.h"
 #include "shape.h"
 #include "stream_int.h"
 #include "wal.h"
@@ -195,12 +195,7 @@ check_publication(struct stream *s, const struct connfault *why)
 {
 	s->checking = true;
 	s->fault = *why;
-	buf_puts(&s->sql,
-		"select from pg_catalog.pg_publication p, "
-		"pg_catalog.pg_replication_slots s where p.pubname = ");
-	pgquote_text(&s->sql, s->found->publication);
-	buf_puts(&s->sql, " and s.slot_name = ");
-	pgquote_text(&s->sql, s->found->slot);
+	catalog_both_sql(&s->sql, s->found->slot, s->found->publication);
 	stream_query(s, on_checked);
 }
 

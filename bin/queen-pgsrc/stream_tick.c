@@ -6,13 +6,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "catalog.h"
 #include "chunk.h"
 #include "commit.h"
 #include "connchild.h"
 #include "conndoc.h"
 #include "connfault.h"
 #include "log.h"
-#include "pgquote.h"
 #include "pgtext.h"
 #include "stream_int.h"
 #include "wal.h"
@@ -53,49 +53,6 @@ beat(struct stream *s, int64_t now_ms)
 }
 
 /* ---- the publication ---- */
-
-static void
-put_wanted(struct stream *s)
-{
-	for (size_t i = 0; i < s->found->tables_n; i++) {
-		buf_puts(&s->sql, i ? ", (" : "(");
-		pgquote_text(&s->sql, s->found->tables[i].schema);
-		buf_puts(&s->sql, ", ");
-		pgquote_text(&s->sql, s->found->tables[i].name);
-		buf_putc(&s->sql, ')');
-	}
-}
-
-/*
- * A table that is there and not published whole, such as one that was dropped
- * and made again.  A publication that is gone is told by the server.
- */
-static void
-put_uncarried(struct stream *s)
-{
-	buf_puts(&s->sql,
-		"(select w.s || '.' || w.t from pg_catalog.pg_publication p,"
-		" (values ");
-	put_wanted(s);
-	buf_puts(&s->sql,
-		") w (s, t)"
-		" join pg_catalog.pg_namespace n on n.nspname = w.s"
-		" join pg_catalog.pg_class c on c.relnamespace = n.oid"
-		" and c.relname = w.t and c.relkind in ('r', 'p')"
-		" left join pg_catalog.pg_publication_tables x"
-		" on x.schemaname = w.s and x.tablename = w.t"
-		" and x.pubname = ");
-	pgquote_text(&s->sql, s->found->publication);
-	buf_puts(&s->sql, " where p.pubname = ");
-	pgquote_text(&s->sql, s->found->publication);
-	buf_puts(&s->sql,
-		" and (not (p.pubinsert and p.pubupdate and p.pubdelete)"
-		" or x.tablename is null or x.rowfilter is not null"
-		" or pg_catalog.cardinality(x.attnames) < (select count(*)"
-		" from pg_catalog.pg_attribute a where a.attrelid = c.oid"
-		" and a.attnum > 0 and not a.attisdropped"
-		" and a.attgenerated = '')) limit 1)");
-}
 
 /* The next start mends one that is managed, or says how; the loss stays. */
 static void
@@ -164,14 +121,8 @@ measure(struct stream *s, int64_t now_ms)
 		return;
 	s->measuring = true;
 	s->measured_ms = now_ms;
-	buf_puts(&s->sql,
-		"select pg_catalog.pg_wal_lsn_diff("
-		"pg_catalog.pg_current_wal_lsn(), confirmed_flush_lsn), "
-		"wal_status, confirmed_flush_lsn, ");
-	put_uncarried(s);
-	buf_puts(&s->sql,
-		" from pg_catalog.pg_replication_slots where slot_name = ");
-	pgquote_text(&s->sql, s->found->slot);
+	catalog_measure_sql(&s->sql, s->found->slot, &s->x->task->doc->source,
+		s->found->publication);
 	stream_query(s, on_measured);
 }
 

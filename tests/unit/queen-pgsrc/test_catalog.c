@@ -544,6 +544,61 @@ a_slot_is_made_looked_at_and_dropped(void **state)
 	assert_int_equal(look_at_slot(), DECIDE_SLOT_CREATE);
 }
 
+/* Of the tables looked at last: one that is not carried whole; "" none. */
+static const char *
+measured(void)
+{
+	static char table[64];
+
+	catalog_measure_sql(&sql, slot_name, &source, pub_name);
+	ask_on(pg);
+	assert_int_equal(PQntuples(res[0]), 1);
+	assert_true(atoll(PQgetvalue(res[0], 0, 0)) >= 0);
+	assert_string_equal(PQgetvalue(res[0], 0, 1), "reserved");
+	snprintf(table, sizeof(table), "%s", PQgetvalue(res[0], 0, 3));
+	forget();
+	return table;
+}
+
+static int
+both(void)
+{
+	int n;
+
+	catalog_both_sql(&sql, slot_name, pub_name);
+	ask_on(pg);
+	n = PQntuples(res[0]);
+	forget();
+	return n;
+}
+
+static void
+a_slot_in_use_is_measured(void **state)
+{
+	const char *const two[] = { "Order", "idx", NULL };
+
+	(void)state;
+	run("select pg_create_logical_replication_slot('my_slot', 'pgoutput')");
+	assert_int_equal(both(), 0);
+	look_at(two);
+	/* a publication that is gone is told by the server */
+	assert_string_equal(measured(), "");
+	run("create publication pub for table s.\"Order\", s.idx");
+	assert_int_equal(both(), 1);
+	assert_string_equal(measured(), "");
+	run("alter publication pub set table s.\"Order\" (a, \"B\"), s.idx");
+	assert_string_equal(measured(), "s.Order");
+	run("alter publication pub set table s.\"Order\","
+	    " s.idx where (x > 1)");
+	assert_string_equal(measured(), "s.idx");
+	run("alter publication pub set table s.\"Order\"");
+	assert_string_equal(measured(), "s.idx");
+	run("alter publication pub set (publish = 'insert')");
+	assert_string_not_equal(measured(), "");
+	run("drop publication pub");
+	drop_slot();
+}
+
 static void
 slots_of_others_are_told(void **state)
 {
@@ -695,6 +750,7 @@ main(void)
 		cmocka_unit_test(
 			generated_columns_are_as_the_publication_has_them),
 		cmocka_unit_test(a_slot_is_made_looked_at_and_dropped),
+		cmocka_unit_test(a_slot_in_use_is_measured),
 		cmocka_unit_test(slots_of_others_are_told),
 		cmocka_unit_test(a_creation_that_waits_is_seen_and_ended),
 		cmocka_unit_test(a_slot_that_lost_its_wal_is_invalidated),
