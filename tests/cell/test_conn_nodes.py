@@ -151,17 +151,27 @@ def run_sleeper(src, far, proxy):
 
 
 def test_a_deletion_is_final_on_every_node(src, far, cell):
-    """A node that has not read the document since must not make anew what
-    another has just removed."""
+    """A node that has not read the documents since must not make anew what
+    has just been removed, nor begin again from a slot that was left."""
     far.run("create table t (id int primary key)", "insert into t values (1)")
-    first = src.tool(QUEEN_SERVER_ID="a")
-    one = src("brief", [("t", "t")])
-    one.check("t")
-    late = src.tool(QUEEN_SERVER_ID="b", QUEEN_PG_RELOAD_MS="3000")
-    late.await_status("brief", phase="standby", owner="a")
-    assert cell.delete("/api/v1/connectors/brief").status == 202
-    wait_until(lambda: one.tool_.version("brief") == 0)
-    wait_until(lambda: not late.children())
-    assert first.children() == []
-    assert far.slots() == {}
-    assert len(one.events()) == 1
+    nodes = [src.tool(QUEEN_SERVER_ID="a"),
+             src.tool(QUEEN_SERVER_ID="b", QUEEN_PG_RELOAD_MS="3000")]
+    both = brief, kept = src("brief", [("t", "brief")]), src("kept",
+                                                            [("t", "kept")])
+    for one in both:
+        one.check("t")
+        other = [n for n in nodes if n.node != one.lease()]
+        assert len(other) == 1
+        other[0].await_status(one.name, phase="standby", owner=one.lease())
+    url = "/api/v1/connectors/"
+    assert cell.delete(url + "brief").status == 202
+    assert cell.delete(url + "kept?dropSlot=false").status == 200
+    far.run("insert into t values (2)")
+    wait_until(lambda: not any(n.children() for n in nodes))
+    wait_until(lambda: all(n.status(one.name) == {} for n in nodes
+                           for one in both))
+    assert list(far.slots()) == ["queen_kept"]
+    assert cell.db.rows("select key from queen.kv where namespace ="
+                        " 'queen-pg'") == []
+    for one in both:
+        assert [e.payload["op"] for e in one.events()] in (["r"], ["r", "c"])
