@@ -29,14 +29,30 @@ die(const char *what)
 	exit(1);
 }
 
+static char chosen[256]; /* empty: the distribution's */
+
+bool
+pgserver_choose(const char *version)
+{
+	char rel[64], *bin = NULL;
+
+	chosen[0] = '\0';
+	if (!version)
+		return true;
+	snprintf(rel, sizeof rel, "build/pg/%s/bin", version);
+	bin = realpath(rel, NULL);
+	snprintf(chosen, sizeof chosen, "%s", bin ? bin : "");
+	free(bin);
+	return chosen[0] != '\0';
+}
+
 static void
 find_bin(struct pgserver *s)
 {
-	const char *env = getenv("QUEEN_TEST_PGBIN");
 	glob_t g;
 
-	if (env != NULL && env[0] != '\0') {
-		snprintf(s->bin, sizeof s->bin, "%s", env);
+	if (chosen[0] != '\0') {
+		snprintf(s->bin, sizeof s->bin, "%s", chosen);
 		return;
 	}
 	if (glob("/usr/lib/postgresql/*/bin", 0, NULL, &g) != 0)
@@ -254,17 +270,32 @@ pgserver_connect(const struct pgserver *s, const char *database)
 	return c;
 }
 
-const char *
-pgserver_value(PGconn *c, const char *sql)
+static PGresult *
+run(PGconn *c, const char *sql)
 {
-	static char value[256];
 	PGresult *r = PQexec(c, sql);
 	ExecStatusType st = PQresultStatus(r);
 
 	if (st != PGRES_TUPLES_OK && st != PGRES_COMMAND_OK) {
-		fprintf(stderr, "pgserver: %s\n", PQerrorMessage(c));
+		fprintf(stderr, "pgserver: %.200s: %s\n", sql,
+			PQerrorMessage(c));
 		exit(1);
 	}
+	return r;
+}
+
+void
+pgserver_run(PGconn *c, const char *sql)
+{
+	PQclear(run(c, sql));
+}
+
+const char *
+pgserver_value(PGconn *c, const char *sql)
+{
+	static char value[256];
+	PGresult *r = run(c, sql);
+
 	snprintf(value, sizeof value, "%s",
 		PQntuples(r) > 0 ? PQgetvalue(r, 0, 0) : "");
 	PQclear(r);

@@ -20,12 +20,15 @@ struct pgserver {
 };
 
 void pgserver_init(struct pgserver *s); /* initdb and start */
+/* Of the next servers: NULL the distribution's, else build/pg's `17`. */
+bool pgserver_choose(const char *version); /* false: it is not there */
 void pgserver_start(struct pgserver *s); /* again, same port */
 void pgserver_stop(struct pgserver *s); /* immediate: a crash */
 void pgserver_fini(struct pgserver *s); /* stops and removes all */
 
 /* A synchronous link beside the one that is tested. */
 PGconn *pgserver_connect(const struct pgserver *s, const char *database);
+void pgserver_run(PGconn *c, const char *sql);
 /* First value of the result as text, in a static buffer; "" for none. */
 const char *pgserver_value(PGconn *c, const char *sql);
 

@@ -29,37 +29,17 @@ static struct connfault f;
 /* ---- the server ---- */
 
 static void
-run_on(PGconn *c, const char *text)
-{
-	PGresult *r = PQexec(c, text);
-	ExecStatusType st = PQresultStatus(r);
-
-	if (st != PGRES_COMMAND_OK && st != PGRES_TUPLES_OK)
-		fail_msg("%.200s: %s", text, PQerrorMessage(c));
-	PQclear(r);
-}
-
-static void
 run(const char *text)
 {
-	run_on(pg, text);
+	pgserver_run(pg, text);
 }
 
 /* The distribution's server, or one of build/pg. */
 static int
 start(const char *of)
 {
-	char rel[64], *bin;
-
-	unsetenv("QUEEN_TEST_PGBIN");
-	if (of) {
-		snprintf(rel, sizeof(rel), "build/pg/%s/bin", of);
-		bin = realpath(rel, NULL);
-		if (!bin)
-			return -1;
-		setenv("QUEEN_TEST_PGBIN", bin, 1);
-		free(bin);
-	}
+	if (!pgserver_choose(of))
+		return -1;
 	pgserver_init(&server);
 	pg = pgserver_connect(&server, "postgres");
 	run("alter system set wal_level = logical");
@@ -616,13 +596,14 @@ slots_of_others_are_told(void **state)
 	drop_slot();
 	run("create database other");
 	other = pgserver_connect(&server, "other");
-	run_on(other, "select pg_create_logical_replication_slot('my_slot',"
-		      " 'pgoutput')");
+	pgserver_run(other,
+		"select pg_create_logical_replication_slot('my_slot',"
+		" 'pgoutput')");
 	PQfinish(other);
 	assert_int_equal(look_at_slot(), DECIDE_SLOT_REFUSE);
 	assert_non_null(strstr(f.text, "belongs to the database other"));
 	other = pgserver_connect(&server, "other");
-	run_on(other, "select pg_drop_replication_slot('my_slot')");
+	pgserver_run(other, "select pg_drop_replication_slot('my_slot')");
 	PQfinish(other);
 }
 
@@ -635,7 +616,7 @@ a_creation_that_waits_is_seen_and_ended(void **state)
 	PGresult *r;
 	(void)state;
 
-	run_on(writer, "begin; select pg_current_xact_id()");
+	pgserver_run(writer, "begin; select pg_current_xact_id()");
 	catalog_create_slot_sql(&sql, slot_name, version);
 	buf_putc(&sql, '\0');
 	assert_int_equal(PQsendQuery(maker, sql.p), 1);

@@ -44,29 +44,15 @@ static struct pipeline p;
 static void
 run(const char *sql)
 {
-	PGresult *r = PQexec(pg, sql);
-	ExecStatusType st = PQresultStatus(r);
-
-	if (st != PGRES_COMMAND_OK && st != PGRES_TUPLES_OK)
-		fail_msg("%.200s: %s", sql, PQerrorMessage(pg));
-	PQclear(r);
+	pgserver_run(pg, sql);
 }
 
 /* The distribution's server, or one of build/pg; false when it is absent. */
 static bool
 start_server(const char *version)
 {
-	char rel[64], *bin = NULL;
-
-	unsetenv("QUEEN_TEST_PGBIN");
-	if (version) {
-		snprintf(rel, sizeof(rel), "build/pg/%s/bin", version);
-		bin = realpath(rel, NULL);
-		if (!bin)
-			return false;
-		setenv("QUEEN_TEST_PGBIN", bin, 1);
-		free(bin);
-	}
+	if (!pgserver_choose(version))
+		return false;
 	pgserver_init(&server);
 	pg = pgserver_connect(&server, "postgres");
 	run("alter system set wal_level = logical");

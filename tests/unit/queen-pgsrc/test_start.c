@@ -79,13 +79,7 @@ reconnect(void)
 static int
 begin(void **state)
 {
-	char *bin = realpath("build/pg/17/bin", NULL);
-
-	if (!bin)
-		return -1;
-	setenv("QUEEN_TEST_PGBIN", bin, 1);
-	free(bin);
-	if (cell_start(state) != 0)
+	if (!pgserver_choose("17") || cell_start(state) != 0)
 		return -1;
 	reconnect();
 	run("alter system set wal_level = logical");
