@@ -17,6 +17,7 @@
 #include "conndoc.h"
 #include "connfault.h"
 #include "connpipe.h"
+#include "connpipe_fix.h"
 #include "err.h"
 #include "jwrite.h"
 #include "log.h"
@@ -26,77 +27,6 @@ static const char source[] =
 	"{\"kind\":\"source\",\"enabled\":true,\"connection\":{\"host\":\"h\","
 	"\"database\":\"d\",\"user\":\"u\"},\"source\":{\"tables\":[{\"table\":"
 	"\"t\",\"queue\":\"q\"}]},\"updatedAt\":\"2026-10-02T09:59:58.000000Z\"}";
-
-struct got {
-	struct loop *loop;
-	enum connpipe_kind kinds[64];
-	size_t n, stop_at;
-	struct buf last; /* body of the last frame */
-	struct buf status; /* of the last status */
-	bool ended, counts_only;
-	size_t before; /* length of the body before the last */
-};
-
-static void
-on_frame(void *arg, enum connpipe_kind kind, struct span body)
-{
-	struct got *g = arg;
-
-	assert_true(g->counts_only || g->n < 64);
-	g->kinds[g->n++ % 64] = kind;
-	g->before = g->last.len;
-	buf_reset(&g->last);
-	buf_put_span(&g->last, body);
-	if (kind == CONNPIPE_STATUS) {
-		buf_reset(&g->status);
-		buf_put_span(&g->status, body);
-	}
-	if (g->n == g->stop_at)
-		loop_stop(g->loop);
-}
-
-static void
-on_end(void *arg)
-{
-	struct got *g = arg;
-
-	assert_false(g->ended);
-	g->ended = true;
-	loop_stop(g->loop);
-}
-
-static struct connpipe *
-pipe_to(struct got *g, int fd)
-{
-	struct connpipe_events ev = {
-		.on_frame = on_frame, .on_end = on_end, .arg = g
-	};
-
-	return connpipe_new(g->loop, fd, &ev);
-}
-
-static void
-got_fini(struct got *g)
-{
-	buf_fini(&g->last);
-	buf_fini(&g->status);
-}
-
-/* Until n frames came. */
-static void
-run_until(struct got *g, size_t n)
-{
-	g->stop_at = n;
-	if (g->n < n)
-		loop_run(g->loop);
-	assert_int_equal(g->n, n);
-}
-
-static void
-pair(int fds[2])
-{
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-}
 
 struct unit {
 	struct got got; /* the parent's side */
