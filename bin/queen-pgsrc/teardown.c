@@ -139,6 +139,14 @@ unpublish(struct start *s)
 	start_query(s, &s->link_sql, on_for_all);
 }
 
+/* Who reads from a slot has a pointer: this connector never did. */
+static bool
+is_anothers(const struct start *s)
+{
+	return s->slot.found && s->slot.active_pid && s->slot.has_confirmed &&
+	       !s->version;
+}
+
 static void
 on_slot(void *arg, PGresult *const *res, int n, const struct connfault *why)
 {
@@ -147,6 +155,14 @@ on_slot(void *arg, PGresult *const *res, int n, const struct connfault *why)
 
 	if (!start_has_slot(s, res, n, why))
 		return;
+	if (is_anothers(s)) {
+		log_line(LOG_WARN, "source",
+			"the slot is another's and left as it is",
+			"connector=%.*s pid=%d", SPAN_ARG(s->x->task->name),
+			s->slot.active_pid);
+		forget_pointer(s);
+		return;
+	}
 	if (!s->slot.found ||
 		decide_slot_is_ours(&s->slot, s->server.database, &f) == 0) {
 		teardown_slot(s, unpublish);

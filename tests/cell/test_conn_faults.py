@@ -55,3 +55,24 @@ def test_what_a_sink_needs_is_looked_at_again_at_once(sinks, far):
     made.push([{"id": 3}])
     block = made.await_error("progress_table", "sink_progress")
     assert block["dlq"] == 0
+
+
+def test_a_second_connector_on_a_slot_leaves_it_when_it_is_deleted(src, far):
+    far.run("create table t (id int primary key)")
+    share = dict(slot="shared", publication="shared", snapshot="never")
+    first = src("first", [("t", "first")], **share)
+    first.await_phase("streaming")
+    second = src("second", [("t", "second")], **share)
+    second.await_phase("waiting_for_slot")
+    second.tool_.put("second", second.document, stamp="delete")
+    wait_until(lambda: not second.tool_.version("second"))
+    far.run("insert into t values (1)")
+    first.until(lambda found: len(found) == 1)
+    s = first.status()
+    assert (s["phase"], s["restarts"], s["lastError"]) == (
+        "streaming", 0, None)
+    # its own goes all the same
+    first.tool_.put("first", first.document, stamp="delete")
+    wait_until(lambda: not first.tool_.version("first"))
+    assert not far.slots()
+    assert far.rows("select pubname from pg_publication") == []
