@@ -253,12 +253,9 @@ on_rows(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	}
 	rows = (size_t)PQntuples(res[0]);
 	if (rows != parts_n(a)) {
-		a->no_progress = rows > parts_n(a);
-		connfault_set(&a->fault, "postgres", true, "%s",
-			a->no_progress ? "the progress table lost its key: a "
-					 "partition has several rows"
-				       : "progress rows of this sink were "
-					 "removed meanwhile");
+		connfault_set(&a->fault, "postgres", true,
+			"the progress table keeps no rows: remove the trigger "
+			"or rule that discards them");
 		apply_give_up(a, APPLY_FAILED);
 		return;
 	}
@@ -296,8 +293,7 @@ lock_rows(struct apply *a)
 	p[2].text = buf_span(&a->names);
 	p[3].text = group_text(a);
 	p[4].text = span_of(a->with.x->cell_tag);
-	progress(a, PROGRESS_INSERT, "insert", p, 5, apply_on_step);
-	progress(a, PROGRESS_LOCK, "lock", p, 2, on_rows);
+	progress(a, PROGRESS_LOCK, "lock", p, 5, on_rows);
 }
 
 /* ---- from outside ---- */

@@ -8,12 +8,12 @@
 #include "progress.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "buf.h"
 #include "conndoc.h"
 #include "connfault.h"
 #include "pgquote.h"
+#include "pgtext.h"
 
 struct column {
 	const char *name, *ddl;
@@ -41,29 +41,38 @@ enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 /* ---- statements; @ is the table ---- */
 
 static const char *const sqls[PROGRESS_SQLS] = {
-	/* -1 is below every offset */
-	[PROGRESS_INSERT] =
-		"INSERT INTO @ (sink, partition_id, partition, last_offset,"
-		" last_created_at, group_id, cell)"
+	/*
+	 * Rows that are there are locked by an update that changes nothing:
+	 * conflicts go by the key's index, always, while a plan made when the
+	 * table was small would read all of it.  -1 is below every offset.
+	 */
+	[PROGRESS_LOCK] =
+		"INSERT INTO @ AS p (sink, partition_id, partition,"
+		" last_offset, last_created_at, group_id, cell)"
 		" SELECT $1, u.id, u.name, -1, 'epoch', $4::bigint, $5"
 		" FROM unnest($2::bigint[], $3::text[]) u(id, name)"
-		" ORDER BY u.id ON CONFLICT DO NOTHING",
-	[PROGRESS_LOCK] =
-		"SELECT partition_id, last_offset,"
+		" ORDER BY u.id ON CONFLICT (sink, partition_id)"
+		" DO UPDATE SET last_offset = p.last_offset"
+		" RETURNING partition_id, last_offset,"
 		" CASE WHEN pg_catalog.isfinite(last_created_at) THEN"
 		" (extract(epoch FROM last_created_at)"
-		" * 1000000)::bigint END, group_id, cell"
-		" FROM @ WHERE sink = $1 AND partition_id = ANY ($2::bigint[])"
-		" ORDER BY partition_id FOR UPDATE",
-	/* a cell that went back in time uses ids again, for other names */
+		" * 1000000)::bigint END, group_id, cell",
+	/*
+	 * For the same reason no UPDATE.  A cell that went back in time uses
+	 * ids again, for other names.
+	 */
 	[PROGRESS_MOVE] =
-		"UPDATE @ p SET last_offset = u.at, last_created_at ="
-		" timestamptz 'epoch' + u.us * interval '1 microsecond',"
-		" group_id = $5::bigint, cell = $6, partition = u.name,"
-		" updated_at = now()"
+		"INSERT INTO @ (sink, partition_id, partition, last_offset,"
+		" last_created_at, group_id, cell)"
+		" SELECT $1, u.id, u.name, u.at, timestamptz 'epoch'"
+		" + u.us * interval '1 microsecond', $5::bigint, $6"
 		" FROM unnest($2::bigint[], $3::bigint[], $4::bigint[],"
 		" $7::text[]) u(id, at, us, name)"
-		" WHERE p.sink = $1 AND p.partition_id = u.id",
+		" ON CONFLICT (sink, partition_id) DO UPDATE SET"
+		" last_offset = excluded.last_offset, last_created_at ="
+		" excluded.last_created_at, group_id = excluded.group_id,"
+		" cell = excluded.cell, partition = excluded.partition,"
+		" updated_at = now()",
 	[PROGRESS_OTHERS] = "SELECT cell FROM @ WHERE sink = $1"
 			    " AND cell <> $2 LIMIT 1",
 	[PROGRESS_TAKE] = "SELECT partition_id, partition FROM @"
@@ -94,8 +103,8 @@ static const char *const asks[PROGRESS_SQLS] = {
 	[PROGRESS_FACTS] =
 		"SELECT c.relkind IN ('r', 'p'), EXISTS (SELECT"
 		" FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid"
-		" AND i.indisprimary AND i.indnkeyatts = 2 AND 2 = (SELECT"
-		" count(*) FROM pg_catalog.pg_attribute a"
+		" AND i.indisprimary AND i.indimmediate"
+		" AND i.indnkeyatts = 2 AND 2 = (SELECT count(*) FROM pg_catalog.pg_attribute a"
 		" WHERE a.attrelid = c.oid AND a.attnum ="
 		" ANY ((i.indkey::int2[])[0:1])"
 		" AND a.attname IN ('sink', 'partition_id'))),"
@@ -208,9 +217,7 @@ progress_array_close(struct buf *b)
 static int64_t
 number(const PGresult *res, int row, int col, int64_t none)
 {
-	return PQgetisnull(res, row, col)
-		       ? none
-		       : strtoll(PQgetvalue(res, row, col), NULL, 10);
+	return PQgetisnull(res, row, col) ? none : pgtext_i64(res, row, col);
 }
 
 void
@@ -220,7 +227,7 @@ progress_row_read(const PGresult *res, int i, struct progress_row *out)
 		.offset = number(res, i, 1, -1),
 		.created_at_us = number(res, i, 2, INT64_MAX),
 		.group_id = number(res, i, 3, -1),
-		.cell = span_of(PQgetvalue(res, i, 4)) };
+		.cell = pgtext_get(res, i, 4) };
 }
 
 enum progress_is

@@ -21,8 +21,9 @@ struct connfault;
 
 /* Parameters are text; arrays in the server's notation. */
 enum progress_sql {
-	PROGRESS_INSERT,	/* sink, ids, names, group, cell */
-	PROGRESS_LOCK,		/* sink, ids: rows of progress_row_read */
+	PROGRESS_LOCK,		/* sink, ids, names, group, cell: rows of
+				 * progress_row_read, in the order of ids; what
+				 * is missing is made */
 	PROGRESS_MOVE,	/* sink, ids, offsets, created (us), group, cell,
 			 * names */
 	PROGRESS_OTHERS,	/* sink, cell: a row when another cell wrote any */
