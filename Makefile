@@ -89,7 +89,7 @@ link = $(CC) $(Q_CFLAGS) $(CFLAGS) $(Q_LDFLAGS) $(LDFLAGS) -o $@
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all tests check check-built unit cell cell-san lint fmt fuzz fuzz-run \
-	bench soak man install uninstall dist clean demo deps deps-test FORCE
+	bench bench-pgsrc bench-pgsink soak man install uninstall dist clean demo deps deps-test FORCE
 .DEFAULT_GOAL := all
 all: $(LIB) $(BINS)
 tests: $(TESTS) $(CORPUS)
@@ -188,6 +188,8 @@ soak: all
 	$(Q)QUEEN_SOAK=1 $(run_pytest) -m soak $(PYTEST_ARGS)
 bench: all $(BENCH)
 	$(Q)$(TEST_ENV) tests/bench/core $(BENCH_ARGS)
+bench-pgsrc bench-pgsink: bench-%: all
+	$(Q)$(TEST_ENV) tests/bench/$* $(BENCH_ARGS)
 $(BENCH): $(B)/bench/%: $(B)/obj/tests/bench/%.o
 	@mkdir -p $(@D)
 	$(call say,LD)
