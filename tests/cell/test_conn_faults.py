@@ -76,3 +76,16 @@ def test_a_second_connector_on_a_slot_leaves_it_when_it_is_deleted(src, far):
     wait_until(lambda: not first.tool_.version("first"))
     assert not far.slots()
     assert far.rows("select pubname from pg_publication") == []
+
+
+def test_a_column_that_a_target_gains_is_filled_soon(sinks, far):
+    gains = sinks("gains", "upsert")
+    gains.push([{"id": 1, "more": 7}])
+    gains.await_rows([(1, None)])
+    far.run("alter table gains add more int")
+    ids = iter(range(2, 1000))
+
+    def filled():
+        gains.push([{"id": next(ids), "more": 7}])
+        return far.value("select count(*) from gains where more = 7")
+    wait_until(filled, deadline_s=10)
