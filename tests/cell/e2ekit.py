@@ -169,10 +169,10 @@ class World:
         assert made.status in (200, 201), made
         self.put("copy", kind="sink", sink={
             "queue": "ledger", "table": "ledger", "mode": "cdc",
-            "leaseSeconds": 5})
+            "leaseSeconds": 5, "workers": 2})
         self.put("applied", kind="sink", sink={
             "queue": "ledger", "table": "applied", "mode": "sql",
-            "leaseSeconds": 5, "params": [
+            "leaseSeconds": 5, "workers": 2, "params": [
                 "@partition", "@offset", "@transactionId"],
             "statement": "insert into applied (part, at, txn)"
             " values ($1, $2::bigint, $3)"})
@@ -236,14 +236,17 @@ class World:
             what=Says("commits since %s, %s, now %s: %s", self.kills[-1:],
                       self.mark, self.progress, self.statuses))
 
-    def in_large(self, done):
-        """Until the pointer is inside a transaction, beyond done."""
+    def in_large(self, done, lsn):
+        """Once the pointer is inside a transaction, beyond done: how far.
+        None: it is at lsn, the transaction is over."""
         def inside():
-            found = self.pointer()["inTxn"]
-            return found["done"] if found and found["done"] > done else 0
+            p = self.pointer()
+            at = p["inTxn"]["done"] if p["inTxn"] else 0
+            return (at,) if at > done else \
+                (None,) if number_of(p["lsn"]) >= lsn else ()
         return wait_until(inside, every_s=0.002, what=Says(
             "a piece beyond %d, now %s: %s", done, self.place,
-            self.statuses))
+            self.statuses))[0]
 
     # kills
 
