@@ -73,11 +73,11 @@ add_schema(struct buf *path, struct span schema)
 {
 	struct buf q = BUF_ZERO;
 
+	/* with its comma, which a quoted name never has before a quote alone */
+	buf_putc(&q, ',');
 	pgquote_ident(&q, schema);
-	if (!memmem(path->p, path->len, q.p, q.len)) {
-		buf_putc(path, ',');
+	if (!memmem(path->p, path->len, q.p, q.len))
 		buf_put_span(path, buf_span(&q));
-	}
 	buf_fini(&q);
 }
 
