@@ -65,7 +65,7 @@ void catalog_end_user_sql(struct buf *b, struct span slot);
 void catalog_drop_publication_sql(struct buf *b, struct span publication);
 void catalog_for_all_sql(struct buf *b, struct span publication);
 
-/* The session that the one with this pid waits for; 0 = none. */
+/* Whom the session with this pid waits for; 0 nobody, -1 a prepared one. */
 void catalog_blocker_sql(struct buf *b, int pid);
 /* A lone number in a lone row; 0 when there is no row, or it is null. */
 int catalog_number(PGresult *const *res, int n);

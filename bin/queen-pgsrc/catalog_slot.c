@@ -147,11 +147,13 @@ catalog_drop_publication_sql(struct buf *b, struct span publication)
 
 /* ---- who holds a creation up ---- */
 
+/* A prepared transaction has no process: the server says 0. */
 void
 catalog_blocker_sql(struct buf *b, int pid)
 {
 	buf_printf(b,
-		"select x.pid from pg_catalog.unnest("
+		"select case x.pid when 0 then -1 else x.pid end"
+		" from pg_catalog.unnest("
 		"pg_catalog.pg_blocking_pids(%d)) x(pid) limit 1",
 		pid);
 }

@@ -14,6 +14,9 @@ enum { LOOK_MS = 2000, PATIENCE_MS = 500, WATCH_MS = 2000 };
 
 #define CREATING "creating the slot"
 #define HELD_UP "creating the slot, which waits for a running transaction"
+#define PREPARED                                                               \
+	"creating the slot, which waits for a prepared transaction: see "      \
+	"pg_prepared_xacts"
 
 /* ---- whom a creation waits for ---- */
 
@@ -23,7 +26,11 @@ on_blocker(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	struct start *s = arg;
 	int pid = why ? 0 : catalog_number(res, n);
 
-	start_say(s, "connecting", pid ? HELD_UP : CREATING, pid);
+	start_say(s, "connecting",
+		pid > 0   ? HELD_UP
+		: pid < 0 ? PREPARED
+			  : CREATING,
+		pid > 0 ? pid : 0);
 	loop_timer_start(&s->watch, WATCH_MS);
 }
 

@@ -89,3 +89,21 @@ def test_a_column_that_a_target_gains_is_filled_soon(sinks, far):
         gains.push([{"id": next(ids), "more": 7}])
         return far.value("select count(*) from gains where more = 7")
     wait_until(filled, deadline_s=10)
+
+
+def test_a_prepared_transaction_that_holds_a_slot_up_is_named(src, far):
+    far.run("create table t (id int primary key)")
+    conn = far.connect(autocommit=False)
+    with conn.cursor() as cur:
+        cur.execute("insert into t values (1)")
+        cur.execute("prepare transaction 'held'")
+    conn.close()
+    try:
+        one = src("slow", [("t", "t")])
+        wait_until(lambda: "prepared" in one.status().get("doing", ""))
+        assert "pg_prepared_xacts" in one.status()["doing"]
+    finally:
+        far.run("commit prepared 'held'")
+    one.await_phase("streaming")
+    far.run("insert into t values (2)")
+    one.check("t")
