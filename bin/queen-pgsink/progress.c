@@ -111,7 +111,8 @@ static const char *const asks[PROGRESS_SQLS] = {
 		" AND a.attname IN ('sink', 'partition_id'))),"
 		" pg_catalog.has_table_privilege(c.oid, 'SELECT'),"
 		" pg_catalog.has_table_privilege(c.oid, 'INSERT'),"
-		" pg_catalog.has_table_privilege(c.oid, 'UPDATE')"
+		" pg_catalog.has_table_privilege(c.oid, 'UPDATE'),"
+		" pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE')"
 		" FROM pg_catalog.pg_class c WHERE c.oid = @",
 };
 

@@ -32,7 +32,7 @@ enum progress_sql {
 	PROGRESS_REKEY,		/* sink, old ids, new ids, group or null, cell */
 	PROGRESS_DROP,		/* sink, ids */
 	PROGRESS_COLUMNS,	/* of the table: name and type */
-	PROGRESS_FACTS,		/* regular, keyed, select, insert, update */
+	PROGRESS_FACTS,		/* regular, keyed, rights, schema */
 	PROGRESS_SCHEMA,	/* creates it */
 	PROGRESS_TABLE,		/* creates it */
 	PROGRESS_SQLS

@@ -141,28 +141,38 @@ missing(struct setup *s)
 	setup_finish(s);
 }
 
-/* True when one of the rights is missing. */
+/* True when the schema is closed or one of the rights is missing. */
 static bool
 lacks_rights(struct setup *s, const PGresult *facts)
 {
 	static const char *const rights[] = { "SELECT", "INSERT", "UPDATE" };
-	struct buf b = BUF_ZERO, table = BUF_ZERO;
+	const struct conndoc_name *t = &s->doc->progress_table;
+	bool may_enter = pgtext_bool(facts, 0, 5);
+	struct buf b = BUF_ZERO, grants = BUF_ZERO, role = BUF_ZERO;
 
 	for (int i = 0; i < 3; i++)
 		if (!pgtext_bool(facts, 0, 2 + i))
 			buf_printf(&b, "%s%s", b.len ? ", " : "", rights[i]);
-	if (b.len == 0)
+	if (b.len == 0 && may_enter)
 		return false;
-	pgquote_table(&table, s->doc->progress_table.schema,
-		s->doc->progress_table.name);
-	buf_puts(&table, " TO ");
-	pgquote_ident(&table, s->x->task->doc->conn.user);
+	pgquote_ident(&role, s->x->task->doc->conn.user);
+	if (!may_enter) {
+		buf_puts(&grants, "GRANT USAGE ON SCHEMA ");
+		pgquote_ident(&grants, t->schema);
+		buf_printf(&grants, " TO %.*s%s", (int)role.len, role.p,
+			b.len ? "; " : "");
+	}
+	if (b.len) {
+		buf_printf(&grants, "GRANT %.*s ON ", (int)b.len, b.p);
+		pgquote_table(&grants, t->schema, t->name);
+		buf_printf(&grants, " TO %.*s", (int)role.len, role.p);
+	}
 	connfault_set(&s->fault, "progress_table", false,
-		"%.*s may not be used with %.*s; run: GRANT %.*s ON %.*s",
-		SPAN_ARG(s->doc->progress_table.text), (int)b.len, b.p,
-		(int)b.len, b.p, (int)table.len, table.p);
+		"the role may not use %.*s; run: %.*s", SPAN_ARG(t->text),
+		(int)grants.len, grants.p);
 	buf_fini(&b);
-	buf_fini(&table);
+	buf_fini(&grants);
+	buf_fini(&role);
 	return true;
 }
 

@@ -68,7 +68,12 @@ on_described(
 		setup_fail(s, why);
 	} else if (why) {
 		connfault_set(&f, "statement", false,
-			"sink.statement does not prepare: %s", why->text);
+			"sink.statement does not prepare%s: %s",
+			connfault_is(why, "42804") || connfault_is(why, "42883")
+				? " (parameters are text, to be cast as in "
+				  "$1::bigint)"
+				: "",
+			why->text);
 		setup_fail(s, &f);
 	} else if (PQnparams(res[0]) > (int)have) {
 		refuse_count(s, "more");

@@ -51,9 +51,10 @@ takeover_refuse(const struct ctx *x, struct connfault *f, const char *other)
 {
 	return connfault_set(f, "cell_changed", false,
 		"the progress rows of this sink were written from cell %s and "
-		"this is cell %s: the cell was restored.  Go on from them with "
-		"`queenctl connector adopt %.*s`, or drop them and apply again "
-		"what the group delivers with `queenctl connector reset %.*s`",
+		"this is cell %s: it was restored, or is new.  Go on from them "
+		"with `queenctl connector adopt %.*s`, or drop them and apply "
+		"again what the group delivers with `queenctl connector reset "
+		"%.*s --yes`",
 		other, x->cell_tag, SPAN_ARG(x->task->name),
 		SPAN_ARG(x->task->name));
 }
