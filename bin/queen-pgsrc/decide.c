@@ -136,8 +136,8 @@ decide_slot(const struct decide_slot *s, struct span database,
 		return DECIDE_SLOT_USE;
 	connfault_set(f, "slot_ahead", false,
 		"the slot %.*s is confirmed up to %s, past the pointer %s: "
-		"something else has read it, give every connector a slot of "
-		"its own and " RESYNC,
+		"this cell was restored from a backup, or something else has "
+		"read the slot (give every connector its own); " RESYNC,
 		SPAN_ARG(s->name), wal_lsn_text(s->confirmed_lsn, slot_at),
 		wal_lsn_text(p->place.lsn, at), SPAN_ARG(connector));
 	return DECIDE_SLOT_AHEAD;

@@ -243,7 +243,8 @@ resync_sink(struct hsrv_req *r, const struct conndoc *d, struct span from)
 	if (from.n == 0) {
 		connector_refuse(r, 400, "not_a_source",
 			"kind: only a source starts over by itself; for a sink "
-			"say from where: {\"from\": \"beginning\"}");
+			"say from where: beginning, end or a time as \"from\" "
+			"(queenctl: --from)");
 		return;
 	}
 	if (span_is(from, "beginning"))
