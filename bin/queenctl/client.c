@@ -380,7 +380,7 @@ client_check(const struct client_reply *r)
 	struct span body = buf_span(&r->body);
 	struct arena a = ARENA_ZERO;
 	struct err e = ERR_ZERO;
-	const char *text = NULL, *code = "", *detail = "";
+	const char *text = NULL, *code = "";
 	int rc;
 
 	if (r->status >= 200 && r->status < 300)
@@ -388,7 +388,6 @@ client_check(const struct client_reply *r)
 	if (doc_check(body, &e) == 0) {
 		text = why_refused(body, &a);
 		code = doc_str(body, "code", "", &a);
-		detail = doc_str(body, "detail", "", &a);
 	}
 	if (r->status == 404 && strcmp(code, "route_blocked") == 0)
 		rc = route_blocked();
@@ -399,8 +398,8 @@ client_check(const struct client_reply *r)
 	else
 		rc = ctl_fail(r->status == 401 || r->status == 403 ? CTL_AUTH
 								   : CTL_SERVER,
-			"%s%s%s (HTTP %ld)", text ? text : "the server refused",
-			*detail ? ": " : "", detail, r->status);
+			"%s (HTTP %ld)", text ? text : "the server refused",
+			r->status);
 	arena_fini(&a);
 	return rc;
 }

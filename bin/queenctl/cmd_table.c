@@ -243,10 +243,11 @@ static const struct out_col connector_status_cols[] = {
 	COUNT("MESSAGES", "status.messages|status.applied"),
 	COUNT("LAGBYTES", "status.slotLagBytes"),
 	COL("ERROR", "status.error.code"),
+	COUNT_WIDE("DLQ", "status.dlq"),
 	COUNT_WIDE("RESTARTS", "status.restarts"),
 	WIDE("OWNER", "state.lease.node"),
 	WIDE("LSN", "state.pointer.lsn"),
-	WIDE("MESSAGE", "status.error.message"),
+	WIDE("MESSAGE", "status.error.message|status.doing|status.hint"),
 };
 static const struct out_view connector_statuses_view =
 	VIEW(connector_status_cols, "connectors");
