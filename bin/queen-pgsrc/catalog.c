@@ -156,7 +156,12 @@ columns_sql(struct buf *b, const struct conndoc_source *want,
 		"coalesce((select kx.pos from "
 		"pg_catalog.unnest(k.indkey::int2[]) with ordinality "
 		"kx(attnum, pos) where kx.attnum = a.attnum and kx.pos <= "
-		"k.indnkeyatts), 0), " OPERATORS " from w join " REL
+		"k.indnkeyatts), 0), " OPERATORS ", "
+		"pg_catalog.format_type(a.atttypid, null) || coalesce((select "
+		"pg_catalog.format(' collate %I.%I', cn.nspname, co.collname) "
+		"from pg_catalog.pg_collation co join pg_catalog.pg_namespace "
+		"cn on cn.oid = co.collnamespace "
+		"where co.oid = a.attcollation), '') from w join " REL
 		" join pg_catalog.pg_attribute a on a.attrelid = c.oid "
 		"and a.attnum > 0 and not a.attisdropped " KEY_INDEX("c",
 			"k") " left join pg_catalog.pg_publication_tables v "
@@ -304,6 +309,7 @@ read_columns(const PGresult *r, struct arena *a, struct decide_table *t,
 				.published = pgtext_bool(r, row, 4),
 				.key_pos = (size_t)pgtext_i64(r, row, 5),
 				.operators = pgtext_dup(r, row, 6, a),
+				.order = pgtext_dup(r, row, 7, a),
 			};
 		if (at < tables_n) {
 			t[at].columns = c;
@@ -348,7 +354,7 @@ catalog_tables(PGresult *const *res, int n, const struct conndoc_source *want,
 	*p = (struct decide_publication){ .name = publication };
 	if (!catalog_shape(res, n, RES_PUBLICATION, 9, f) ||
 		!catalog_shape(res, n, RES_RELATIONS, 11, f) ||
-		!catalog_shape(res, n, RES_COLUMNS, 7, f) ||
+		!catalog_shape(res, n, RES_COLUMNS, 8, f) ||
 		!catalog_shape(res, n, RES_LEAVES, 6, f))
 		return -1;
 	read_publication(res[RES_PUBLICATION], p);

@@ -200,12 +200,15 @@ decide_after(const struct pointer *p, const struct decide_table *t,
 	struct span connector, struct arena *a, struct connfault *f)
 {
 	const struct pointer_place *at = &p->place;
-	struct span now = decide_key_code(t, a);
-	struct span was = p->keys ? p->keys[at->table] : SPAN_LIT("");
+	struct pointer_key now = decide_pointer_key(t, a), was = { 0 };
 
-	if (!at->in_snapshot || !at->has_after ||
-		(was.n > 0 ? span_eq(was, now)
-			   : parts_n(at->after) == parts_n(now)))
+	if (!at->in_snapshot || !at->has_after)
+		return 0;
+	if (p->keys)
+		was = p->keys[at->table];
+	if ((was.columns.n > 0 ? span_eq(was.columns, now.columns)
+			       : parts_n(at->after) == parts_n(now.columns)) &&
+		(was.types.n == 0 || span_eq(was.types, now.types)))
 		return 0;
 	return connfault_set(f, "relation_changed", false,
 		"the key of %.*s changed while the table is being copied; " RESYNC,

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pointer.h"
 #include "span.h"
 
 struct arena;
@@ -19,7 +20,6 @@ struct buf;
 struct conndoc_source;
 struct conndoc_table;
 struct connfault;
-struct pointer;
 
 /* Those that return int: 0, or -1 and *f is set. */
 
@@ -41,6 +41,7 @@ struct decide_column {
 	bool generated, published;
 	size_t key_pos;			/* from 1, in key order; 0 none */
 	struct span operators;		/* schema of its > , if not pg_catalog */
+	struct span order;		/* type and collation, no modifier */
 };
 
 struct decide_leaf {
@@ -77,8 +78,9 @@ int decide_published(const struct conndoc_table *want,
 /* The column at this place of the key; NULL behind the last. */
 const struct decide_column *decide_key(const struct decide_table *t,
 	size_t pos);
-/* Names of the key's columns, coded as a pointer has a key. */
-struct span decide_key_code(const struct decide_table *t, struct arena *a);
+/* The key as a pointer has it. */
+struct pointer_key decide_pointer_key(const struct decide_table *t,
+	struct arena *a);
 
 /* ---- the publication ---- */
 

@@ -38,21 +38,26 @@ decide_key(const struct decide_table *t, size_t pos)
 	return NULL;
 }
 
-struct span
-decide_key_code(const struct decide_table *t, struct arena *a)
+struct pointer_key
+decide_pointer_key(const struct decide_table *t, struct arena *a)
 {
+	struct buf columns = BUF_ZERO, types = BUF_ZERO;
 	const struct decide_column *c;
-	struct buf b = BUF_ZERO;
-	struct span code;
+	struct pointer_key key;
 
 	for (size_t i = 0; (c = decide_key(t, i)); i++) {
-		if (i > 0)
-			buf_putc(&b, '\0');
-		buf_put_span(&b, c->name);
+		if (i > 0) {
+			buf_putc(&columns, '\0');
+			buf_putc(&types, '\0');
+		}
+		buf_put_span(&columns, c->name);
+		buf_put_span(&types, c->order);
 	}
-	code = arena_dup(a, buf_span(&b));
-	buf_fini(&b);
-	return code;
+	key.columns = arena_dup(a, buf_span(&columns));
+	key.types = arena_dup(a, buf_span(&types));
+	buf_fini(&columns);
+	buf_fini(&types);
+	return key;
 }
 
 static const struct decide_column *

@@ -54,8 +54,10 @@ write_after(struct jwrite *w, const struct pointer *p,
 		return;
 	}
 	write_code(w, "after", at->after);
-	if (p->keys && p->keys[at->table].n > 0)
-		write_code(w, "key", p->keys[at->table]);
+	if (p->keys && p->keys[at->table].columns.n > 0)
+		write_code(w, "key", p->keys[at->table].columns);
+	if (p->keys && p->keys[at->table].types.n > 0)
+		write_code(w, "keyTypes", p->keys[at->table].types);
 }
 
 static void
@@ -133,7 +135,10 @@ pointer_copy(struct pointer *to, const struct pointer *from)
 	if (from->keys)
 		to->keys = arena_alloc(&a, from->tables_n * sizeof(*to->keys));
 	for (size_t i = 0; from->keys && i < from->tables_n; i++)
-		to->keys[i] = arena_dup(&a, from->keys[i]);
+		to->keys[i] = (struct pointer_key){
+			.columns = arena_dup(&a, from->keys[i].columns),
+			.types = arena_dup(&a, from->keys[i].types)
+		};
 	to->place.after = arena_dup(&a, from->place.after);
 	to->arena = a;
 }

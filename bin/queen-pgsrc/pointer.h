@@ -32,6 +32,12 @@ struct pointer_place {
 	uint64_t rows;		/* `r` events of the run so far */
 };
 
+/* What a place in a table is a place by, coded as `after`; empty: not known. */
+struct pointer_key {
+	struct span columns;
+	struct span types;	/* of them, with collations: the order */
+};
+
 /* What stays for an epoch, and the place.  Owns what it points to. */
 struct pointer {
 	struct arena arena;
@@ -43,8 +49,7 @@ struct pointer {
 	struct span resynced_at;	/* empty = absent */
 	struct span *tables;		/* of the snapshot run, in order */
 	size_t tables_n;
-	/* their keys' columns, coded as `after`; NULL or empty: not known */
-	struct span *keys;
+	struct pointer_key *keys;	/* theirs; NULL: not known */
 	struct pointer_place place;
 };
 

@@ -18,7 +18,8 @@ struct reading {
 	struct jspan j;
 	struct pointer *p;
 	bool v, epoch, system_id, slot, lsn;
-	struct span table, key; /* of the snapshot */
+	struct span table; /* of the snapshot */
+	struct pointer_key key;
 	bool has_table, has_rows;
 };
 
@@ -177,7 +178,9 @@ read_snapshot(struct reading *r)
 		else if (span_is(key, "after"))
 			p->place.has_after = read_code(r, &p->place.after);
 		else if (span_is(key, "key"))
-			read_code(r, &r->key);
+			read_code(r, &r->key.columns);
+		else if (span_is(key, "keyTypes"))
+			read_code(r, &r->key.types);
 		else if (span_is(key, "rows"))
 			r->has_rows = take_u64(r, &p->place.rows);
 		else
@@ -258,7 +261,7 @@ fault_of(struct reading *r)
 	p->place.table = i;
 	if (i == p->tables_n)
 		return "snapshot.table is not in its list";
-	if (r->key.n > 0) {
+	if (r->key.columns.n > 0) {
 		p->keys =
 			arena_zalloc(&p->arena, p->tables_n * sizeof(*p->keys));
 		p->keys[i] = r->key;

@@ -196,7 +196,7 @@ set_keys(struct start *s)
 		const struct decide_table *t = labelled(s, p->tables[i]);
 
 		if (t)
-			p->keys[i] = decide_key_code(t, &s->arena);
+			p->keys[i] = decide_pointer_key(t, &s->arena);
 	}
 }
 

@@ -217,6 +217,14 @@ tables_are_described(void **state)
 	assert_int_equal(t[0].identity, 'd');
 	assert_true(t[0].oid > 0);
 	assert_false(t[0].has_children || t[0].member || t[0].published);
+	/* what orders a key: not its length, but the collation */
+	assert_true(span_is(t[0].columns[1].order, "integer"));
+	assert_true(span_is(t[0].columns[0].order,
+		"s.code collate pg_catalog.\"default\""));
+	run("create table s.coll (k varchar(9) collate \"C\" primary key)");
+	usable("coll");
+	assert_true(span_is(t[0].columns[0].order,
+		"character varying collate pg_catalog.\"C\""));
 	usable("order");
 	assert_string_equal(columns(), "id numeric(20,0)*1");
 	usable("idx");

@@ -83,6 +83,7 @@ table_of(void **state)
 			.name = span_of(names[i]),
 			.published = true,
 			.key_pos = i == 0,
+			.order = SPAN_LIT("integer"),
 		};
 	leaves[0] = (struct decide_leaf){ .schema = SPAN_LIT("s"),
 		.name = SPAN_LIT("leaf"),
@@ -603,7 +604,8 @@ a_resync_is_carried_out_once(void **state)
 static void
 a_copy_goes_on_by_the_key_it_was_begun_with(void **state)
 {
-	struct span label = SPAN_LIT("public.T"), keys[1] = { { "id", 2 } };
+	struct span label = SPAN_LIT("public.T");
+	struct pointer_key keys[1] = { { .columns = SPAN_LIT("id") } }, k;
 	struct pointer q = { .tables = &label,
 		.tables_n = 1,
 		.place = { .in_snapshot = true,
@@ -614,10 +616,15 @@ a_copy_goes_on_by_the_key_it_was_begun_with(void **state)
 	(void)state;
 	/* a pointer that does not say which key it was */
 	assert_int_equal(decide_after(&q, &t, name, &a, &f), 0);
+	/* one that names its columns alone */
 	q.keys = keys;
 	assert_int_equal(decide_after(&q, &t, name, &a, &f), 0);
 	columns[1].key_pos = 2;
-	assert_true(span_eq(decide_key_code(&t, &a), SPAN_LIT("id\0a")));
+	columns[1].order = SPAN_LIT("text collate pg_catalog.\"C\"");
+	k = decide_pointer_key(&t, &a);
+	assert_true(span_eq(k.columns, SPAN_LIT("id\0a")));
+	assert_true(span_eq(
+		k.types, SPAN_LIT("integer\0text collate pg_catalog.\"C\"")));
 	assert_int_equal(decide_after(&q, &t, name, &a, &f), -1);
 	told("relation_changed", "the key of public.T changed");
 	told("relation_changed", "queenctl connector resync my-src");
@@ -631,6 +638,16 @@ a_copy_goes_on_by_the_key_it_was_begun_with(void **state)
 	/* nothing of it is copied yet, or all of it */
 	q.place.has_after = false;
 	assert_int_equal(decide_after(&q, &t, name, &a, &f), 0);
+	/* the same columns in another order */
+	q.place.has_after = true;
+	*keys = k;
+	assert_int_equal(decide_after(&q, &t, name, &a, &f), 0);
+	columns[1].order = SPAN_LIT("text collate pg_catalog.\"default\"");
+	assert_int_equal(decide_after(&q, &t, name, &a, &f), -1);
+	told("relation_changed", "the key of public.T changed");
+	columns[1].order = SPAN_LIT("text collate pg_catalog.\"C\"");
+	columns[0].order = SPAN_LIT("text collate pg_catalog.\"C\"");
+	assert_int_equal(decide_after(&q, &t, name, &a, &f), -1);
 	q.place = (struct pointer_place){ .has_after = true };
 	assert_int_equal(decide_after(&q, &t, name, &a, &f), 0);
 	arena_fini(&a);

@@ -26,7 +26,8 @@
 	HEAD "\"inTxn\":{\"commitLsn\":\"0/1B00000\",\"done\":4000},"          \
 	     "\"snapshot\":{\"tables\":[\"public.orders\",\"public.lines\"],"  \
 	     "\"table\":\"public.lines\",\"after\":[\"17\",\"3\"],"            \
-	     "\"key\":[\"id\",\"n\"],\"rows\":51200}," TAIL
+	     "\"key\":[\"id\",\"n\"],"                                         \
+	     "\"keyTypes\":[\"bigint\",\"integer\"],\"rows\":51200}," TAIL
 
 static struct buf out;
 
@@ -74,8 +75,10 @@ a_pointer_is_read_and_written_whole(void **state)
 	assert_int_equal(p.place.table, 1);
 	assert_int_equal(p.place.after.n, 4);
 	assert_memory_equal(p.place.after.p, "17\0003", 4);
-	assert_int_equal(p.keys[0].n, 0);
-	assert_true(span_eq(p.keys[1], SPAN_LIT("id\0n")));
+	assert_int_equal(p.keys[0].columns.n, 0);
+	assert_int_equal(p.keys[0].types.n, 0);
+	assert_true(span_eq(p.keys[1].columns, SPAN_LIT("id\0n")));
+	assert_true(span_eq(p.keys[1].types, SPAN_LIT("bigint\0integer")));
 	assert_true(p.place.rows == 51200);
 	assert_string_equal(write(&p, &p.place), WHOLE);
 	pointer_copy(&copy, &p);
@@ -100,6 +103,23 @@ what_is_absent_stays_absent(void **state)
 	      "\"00000000\", \"later\": {\"x\": [1]}, \"systemId\": \"1\"}",
 		&p);
 	assert_string_equal(write(&p, &p.place), small);
+	pointer_fini(&p);
+}
+
+/* What an earlier version wrote is used, and told from what is known. */
+static void
+a_key_without_types_stays_one(void **state)
+{
+	struct pointer p;
+
+	(void)state;
+	parse(HEAD "\"snapshot\":{\"tables\":[\"a\"],\"table\":\"a\","
+		   "\"after\":[\"7\"],\"key\":[\"id\"],\"rows\":1}}",
+		&p);
+	assert_true(span_eq(p.keys[0].columns, SPAN_LIT("id")));
+	assert_int_equal(p.keys[0].types.n, 0);
+	assert_non_null(strstr(write(&p, &p.place),
+		"\"after\":[\"7\"],\"key\":[\"id\"],\"rows\":1}"));
 	pointer_fini(&p);
 }
 
@@ -159,6 +179,14 @@ static const char *const corrupt[] = { "", "null", "[]", "{}", "{\"v\":1}",
 	     "\"after\":[7]}}",
 	HEAD "\"snapshot\":{\"tables\":[\"a\"],\"table\":\"a\",\"rows\":0,"
 	     "\"after\":[\"\\u0000\"]}}",
+	HEAD "\"snapshot\":{\"tables\":[\"a\"],\"table\":\"a\",\"rows\":0,"
+	     "\"key\":[\"id\"],\"keyTypes\":\"integer\"}}",
+	HEAD "\"snapshot\":{\"tables\":[\"a\"],\"table\":\"a\",\"rows\":0,"
+	     "\"key\":[\"id\"],\"keyTypes\":[23]}}",
+	HEAD "\"snapshot\":{\"tables\":[\"a\"],\"table\":\"a\",\"rows\":0,"
+	     "\"key\":[\"id\"],\"keyTypes\":[]}}",
+	HEAD "\"snapshot\":{\"tables\":[\"a\"],\"table\":\"a\",\"rows\":0,"
+	     "\"key\":{\"id\":1}}}",
 	HEAD "\"snapshot\":{\"tables\":[1],\"table\":\"a\",\"rows\":0}}",
 	HEAD "\"inTxn\":null", HEAD "\"inTxn\":null}}" };
 
@@ -292,6 +320,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_pointer_is_read_and_written_whole),
 		cmocka_unit_test(what_is_absent_stays_absent),
+		cmocka_unit_test(a_key_without_types_stays_one),
 		cmocka_unit_test(an_empty_key_is_not_the_start),
 		cmocka_unit_test(corruption_is_never_read_as_a_default),
 		cmocka_unit_test(the_same_place_is_epoch_lsn_txn_and_snapshot),
