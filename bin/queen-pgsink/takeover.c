@@ -21,6 +21,7 @@
 #include "pgbin.h"
 #include "pgconn.h"
 #include "pglink.h"
+#include "pgquote.h"
 #include "pgtext.h"
 #include "progress.h"
 
@@ -107,13 +108,33 @@ run(struct takeover *t, enum progress_sql which,
 	buf_fini(&sql);
 }
 
+/* The other rights on the table were looked at before. */
+static void
+refuse_rights(struct takeover *t, const struct connfault *why)
+{
+	const struct conndoc_name *table = &sink_of(t)->progress_table;
+	struct buf grant = BUF_ZERO;
+
+	buf_puts(&grant, "GRANT DELETE ON ");
+	pgquote_table(&grant, table->schema, table->name);
+	buf_puts(&grant, " TO ");
+	pgquote_ident(&grant, t->x->task->doc->conn.user);
+	connfault_set(&t->fault, "progress_table", false,
+		"%s: adopt and reset delete rows, too; run: %.*s", why->text,
+		(int)grant.len, grant.p);
+	buf_fini(&grant);
+}
+
 static bool
 failed(struct takeover *t, const struct connfault *why)
 {
 	if (!why)
 		return false;
-	if (why->code && !t->fault.code)
+	if (why->code && !t->fault.code) {
 		t->fault = *why;
+		if (connfault_is(why, "42501"))
+			refuse_rights(t, why);
+	}
 	return true;
 }
 

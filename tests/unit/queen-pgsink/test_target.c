@@ -616,6 +616,8 @@ an_unreachable_target_is_tried_again(void **state)
 static void
 rows_of_other_lives_and_cells_are_heeded(void **state)
 {
+	struct span user;
+
 	(void)state;
 	set_up();
 	add(1, 5, "{\"id\":1}");
@@ -678,7 +680,16 @@ rows_of_other_lives_and_cells_are_heeded(void **state)
 	doc.takeover_cell = SPAN_LIT("00000000000a");
 	assert_string_equal(set_up(), "cell_changed");
 	doc.takeover_cell = SPAN_LIT("00000000000b");
+	value("drop role if exists poor; create role poor login;"
+	      " grant usage on schema queen to poor; grant select, insert,"
+	      " update on queen.sink_progress to poor; grant all on t to poor");
+	user = doc.conn.user;
+	doc.conn.user = SPAN_LIT("poor");
+	assert_string_equal(set_up(), "progress_table");
+	value(strstr(fault.text, "run: ") + 5);
 	assert_string_equal(set_up(), "");
+	doc.conn.user = user;
+	value("drop owned by poor; drop role poor");
 	assert_string_equal(
 		value("select count(*) from queen.sink_progress"), "0");
 }
