@@ -194,7 +194,8 @@ leaves_sql(struct buf *b, const struct conndoc_source *want)
 
 /*
  * A table that is there and not published whole, such as one that was dropped
- * and made again.  A publication that is gone is told by the server.
+ * and made again.  A publication that is gone is told by the server.  The view
+ * is read once: joined it would be read for each table.
  */
 static void
 put_uncarried(struct buf *b, const struct conndoc_source *want,
@@ -202,15 +203,20 @@ put_uncarried(struct buf *b, const struct conndoc_source *want,
 {
 	buf_putc(b, '(');
 	put_wanted(b, want);
-	buf_puts(b, "select w.s || '.' || w.t from pg_catalog.pg_publication p "
-		    "cross join w join " REL " and c.relkind in ('r', 'p') "
-		    "left join pg_catalog.pg_publication_tables x "
-		    "on x.schemaname = w.s and x.tablename = w.t "
-		    "and x.pubname = p.pubname where p.pubname = ");
+	buf_puts(b, ", p as (select * from pg_catalog.pg_publication "
+		    "where pubname = ");
 	pgquote_text(b, publication);
-	buf_puts(b, " and (not (p.pubinsert and p.pubupdate and p.pubdelete) "
-		    "or x.tablename is null or x.rowfilter is not null "
-		    "or pg_catalog.cardinality(x.attnames) < (select "
+	buf_puts(b, "), x as materialized (select v.schemaname, v.tablename, "
+		    "v.rowfilter, pg_catalog.cardinality(v.attnames) as n "
+		    "from pg_catalog.pg_publication_tables v "
+		    "where not (select puballtables from p) and v.pubname = ");
+	pgquote_text(b, publication);
+	buf_puts(b, ") select w.s || '.' || w.t from p cross join w join " REL
+		    " and c.relkind in ('r', 'p') left join x "
+		    "on x.schemaname = w.s and x.tablename = w.t "
+		    "where not (p.pubinsert and p.pubupdate and p.pubdelete) "
+		    "or not p.puballtables and (x.tablename is null "
+		    "or x.rowfilter is not null or x.n < (select "
 		    "pg_catalog.count(*) from pg_catalog.pg_attribute a "
 		    "where a.attrelid = c.oid and a.attnum > 0 and not "
 		    "a.attisdropped and a.attgenerated = '')) limit 1)");
