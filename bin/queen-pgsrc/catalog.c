@@ -71,6 +71,16 @@ put_wanted(struct buf *b, const struct conndoc_source *want)
 	buf_puts(b, ") ");
 }
 
+/* The view is read once: joined it would be read for each table. */
+static void
+put_published(struct buf *b, struct span publication)
+{
+	buf_puts(b, ", v as materialized (select * from "
+		    "pg_catalog.pg_publication_tables where pubname = ");
+	pgquote_text(b, publication);
+	buf_puts(b, ") ");
+}
+
 static void
 publication_sql(struct buf *b, const struct conndoc_source *want,
 	struct span publication)
@@ -96,6 +106,7 @@ relations_sql(struct buf *b, const struct conndoc_source *want,
 	struct span publication)
 {
 	put_wanted(b, want);
+	put_published(b, publication);
 	buf_puts(b,
 		"select w.n, c.oid, c.relkind, c.relpersistence, "
 		"c.relreplident, exists (select from pg_catalog.pg_inherits x "
@@ -114,11 +125,8 @@ relations_sql(struct buf *b, const struct conndoc_source *want,
 		"and p.pubname = ");
 	pgquote_text(b, publication);
 	buf_puts(b, ") on r.prrelid = c.oid "
-		    "left join pg_catalog.pg_publication_tables v "
-		    "on v.schemaname = w.s and v.tablename = w.t "
-		    "and v.pubname = ");
-	pgquote_text(b, publication);
-	buf_puts(b, " order by w.n;");
+		    "left join v on v.schemaname = w.s "
+		    "and v.tablename = w.t order by w.n;");
 }
 
 /*
@@ -147,6 +155,7 @@ columns_sql(struct buf *b, const struct conndoc_source *want,
 	struct span publication)
 {
 	put_wanted(b, want);
+	put_published(b, publication);
 	buf_puts(b,
 		"select w.n, a.attname, "
 		"pg_catalog.format_type(a.atttypid, a.atttypmod), "
@@ -163,12 +172,11 @@ columns_sql(struct buf *b, const struct conndoc_source *want,
 		"cn on cn.oid = co.collnamespace "
 		"where co.oid = a.attcollation), '') from w join " REL
 		" join pg_catalog.pg_attribute a on a.attrelid = c.oid "
-		"and a.attnum > 0 and not a.attisdropped " KEY_INDEX("c",
-			"k") " left join pg_catalog.pg_publication_tables v "
-			     "on v.schemaname = w.s and v.tablename = w.t "
-			     "and v.pubname = ");
-	pgquote_text(b, publication);
-	buf_puts(b, " where c.relkind in ('r', 'p') order by w.n, a.attnum;");
+		"and a.attnum > 0 and not a.attisdropped " KEY_INDEX(
+			"c", "k") " left join v on v.schemaname = w.s "
+				  "and v.tablename = w.t "
+				  "where c.relkind in ('r', 'p') "
+				  "order by w.n, a.attnum;");
 }
 
 /* Leaves that give cause for a refusal; of a thousand there may be none. */
@@ -194,8 +202,8 @@ leaves_sql(struct buf *b, const struct conndoc_source *want)
 
 /*
  * A table that is there and not published whole, such as one that was dropped
- * and made again.  A publication that is gone is told by the server.  The view
- * is read once: joined it would be read for each table.
+ * and made again.  A publication that is gone is told by the server.  One of
+ * all tables is not read: it may be of a hundred thousand.
  */
 static void
 put_uncarried(struct buf *b, const struct conndoc_source *want,
