@@ -12,6 +12,7 @@
 --   connector_status_put_v1(...)   what a node reports
 --   connector_status_drop_v1(...)  what a node does not run any more
 --   connector_metrics_v1()         counters and gauges of the cell
+--   doctor_connectors_v1()         connectors that do not do their work
 --
 -- Documents are rows of queen.kv: tenant nil, namespace queen-pg, key
 -- conn:TENANT:NAME; no route of a client leads there.  Pointer and lease of a
@@ -292,4 +293,28 @@ language sql stable as $$
 			and k.key = queen.connector_key(s.tenant, s.name))
 	group by m.key, s.tenant, s.name
 	order by m.key, s.tenant, s.name
+$$;
+
+-- Connectors in error, with code and sentence, and those that should run and
+-- nobody reports (code null), at most 20.  One that is paused is left alone.
+create or replace function queen.doctor_connectors_v1(p_now timestamptz default null)
+returns table (name text, kind text, code text, message text)
+language sql stable as $$
+	select x.name, x.doc->>'kind', x.status->'error'->>'code',
+		x.status->'error'->>'message'
+	from (select coalesce(p_now, clock_timestamp()) as at) n
+	cross join lateral (
+		select r.name, v.doc, queen.connector_status_of(r.tenant, r.name,
+			queen.connector_state(r.tenant, 'src:' || r.name || ':lease',
+				n.at)->>'node', n.at) as status
+		from (select case when a.key ~ '^conn:[0-9a-f-]{36}:'
+				then substr(a.key, 6, 36)::uuid end as tenant,
+				substr(a.key, 43) as name, a.document
+			from queen.connector_all_v1() a) r
+		cross join lateral (select r.document::jsonb as doc) v
+		where r.tenant is not null) x
+	where jsonb_typeof(x.status->'error') = 'object'
+		or x.status is null and (x.doc->>'enabled' is distinct from 'false'
+			or x.doc ? 'deleting')
+	order by (x.status is null), x.name collate "C" limit 20
 $$;

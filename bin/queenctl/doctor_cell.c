@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cell inside: schema, lag, leases, jobs, dead letters. */
+/* The cell inside: schema, lag, leases, jobs, dead letters, connectors. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,6 +225,36 @@ check_sealed(struct doctor *d)
 	PQclear(r);
 }
 
+static void
+check_connectors(struct doctor *d)
+{
+	PGresult *r = doctor_ask(d, "the connectors",
+		"select name, kind, code, message "
+		"from queen.doctor_connectors_v1()",
+		NULL);
+	char fix[160];
+
+	for (int i = 0; r && i < PQntuples(r); i++) {
+		const char *name = PQgetvalue(r, i, 0);
+		bool sink = strcmp(PQgetvalue(r, i, 1), "sink") == 0;
+
+		if (PQgetisnull(r, i, 2)) {
+			snprintf(fix, sizeof(fix),
+				"start %s on a node, or look into its log",
+				sink ? "queen-pgsink" : "queen-pgsrc");
+			doctor_find(d, DOCTOR_WARN, fix,
+				"connector %.60s is reported by no node", name);
+			continue;
+		}
+		snprintf(fix, sizeof(fix),
+			"as it says; then: queenctl connector status %.60s",
+			name);
+		doctor_find(d, DOCTOR_ERROR, fix, "connector %.60s: %s: %s",
+			name, PQgetvalue(r, i, 2), PQgetvalue(r, i, 3));
+	}
+	PQclear(r);
+}
+
 void
 doctor_cell(struct doctor *d)
 {
@@ -235,4 +265,5 @@ doctor_cell(struct doctor *d)
 	check_claims(d);
 	check_dead(d);
 	check_sealed(d);
+	check_connectors(d);
 }

@@ -191,3 +191,27 @@ def test_status(ctl, db):
         "code"] == "no_key"
     assert "connector_not_found" in ctl.fails(SERVER, "connector", "status",
                                               "none")
+
+
+def test_doctor_finds_connectors_that_do_not_work(ctl, db):
+    ctl.env.update(PG_HOST="127.0.0.1", PG_PORT=str(db.server.port.number),
+                   PG_USER="queen", PG_DATABASE=db.name)
+    for name, document in (
+            ("bad", SINK), ("fine", SOURCE), ("off", dict(SINK, enabled=False)),
+            ("nobody", SOURCE), ("old", SINK)):
+        ctl.run("connector", "apply", name, "-f", "-",
+                stdin=json.dumps(document))
+    report(db, "bad", kind="sink", phase="error", error={
+        "code": "no_key", "message": "set sink.key"})
+    report(db, "fine", phase="streaming", error=None,
+           lastError={"code": "io", "message": "gone"})
+    report(db, "old", kind="sink", phase="running", error=None, age_s=60)
+    found = [f for f in ctl.json("doctor", code=USER)["findings"]
+             if f["what"].startswith("connector ")]
+    assert found == [
+        {"level": "ERROR", "what": "connector bad: no_key: set sink.key",
+         "fix": "as it says; then: queenctl connector status bad"},
+        {"level": "WARN", "what": "connector nobody is reported by no node",
+         "fix": "start queen-pgsrc on a node, or look into its log"},
+        {"level": "WARN", "what": "connector old is reported by no node",
+         "fix": "start queen-pgsink on a node, or look into its log"}]
