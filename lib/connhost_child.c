@@ -89,10 +89,11 @@ silence(int fd, int flags)
 
 /* In the new process; all signals are blocked. */
 static void
-become(const struct connhost *h, pid_t parent, int fd)
+become(const struct unit *u, pid_t parent, int fd)
 {
-	char name[64], word[] = CONNHOST_CHILD;
-	char *argv[] = { name, word, NULL };
+	char name[64], word[] = CONNHOST_CHILD, who[CONNDOC_NAME_MAX + 1];
+	/* the name is for those who look at the list of processes */
+	char *argv[] = { name, word, who, NULL };
 	sigset_t none;
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -114,7 +115,8 @@ become(const struct connhost *h, pid_t parent, int fd)
 	unsetenv("WATCHDOG_USEC");
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	snprintf(name, sizeof(name), "%s", h->conf.tool);
+	snprintf(name, sizeof(name), "%s", u->host->conf.tool);
+	snprintf(who, sizeof(who), "%.*s", SPAN_ARG(u->name));
 	execv("/proc/self/exe", argv);
 	_exit(EXIT_FAILURE);
 }
@@ -124,7 +126,7 @@ become(const struct connhost *h, pid_t parent, int fd)
  * would write into the loop that both still have.
  */
 static pid_t
-fork_quietly(const struct connhost *h, int fd)
+fork_quietly(const struct unit *u, int fd)
 {
 	sigset_t all, before;
 	pid_t parent = getpid(), pid;
@@ -133,7 +135,7 @@ fork_quietly(const struct connhost *h, int fd)
 	sigprocmask(SIG_SETMASK, &all, &before);
 	pid = fork();
 	if (pid == 0)
-		become(h, parent, fd);
+		become(u, parent, fd);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return pid;
 }
@@ -166,7 +168,7 @@ connhost_child_start(struct unit *u, struct err *e)
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
 		return err_errno(e, "cannot make a pair of sockets");
-	u->pid = fork_quietly(u->host, fds[1]);
+	u->pid = fork_quietly(u, fds[1]);
 	close(fds[1]);
 	if (u->pid < 0) {
 		u->pid = 0;

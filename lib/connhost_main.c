@@ -160,7 +160,7 @@ connhost_main(const struct connhost_tool *t, int argc, char **argv)
 {
 	const char *word = argc == 2 ? argv[1] : "";
 	bool check = strcmp(word, "--check-config") == 0;
-	bool child = strcmp(word, CONNHOST_CHILD) == 0;
+	bool child = argc == 3 && strcmp(argv[1], CONNHOST_CHILD) == 0;
 	struct boot b = { .tool = t };
 	int code;
 

@@ -152,9 +152,9 @@ def test_a_connector_has_a_process_a_block_and_metrics(tool, new_tool, db):
         health.body, status="ok", tool=tool, node=one.node, cell="up",
         connectors=2, processes=2, documentsError=None)
     assert one.get("/nothing").status == 404
-    # nothing of the task on its command line, no key in its environment
+    # its name alone on its command line, no key in its environment
     with open("/proc/%d/cmdline" % pid, "rb") as f:
-        assert f.read() == tool.encode() + b"\0--child\0"
+        assert f.read() == tool.encode() + b"\0--child\0a\0"
     with open("/proc/%d/comm" % pid) as f:
         assert f.read() == tool + "\n"
     with open("/proc/%d/environ" % pid, "rb") as f:
