@@ -3,6 +3,7 @@
  * Documents of connectors, read: one or all of a tenant, as they are stored
  * but without their secrets, with what is known of how they run.
  */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "ctx.h"
 #include "err.h"
 #include "hsrv.h"
+#include "jspan.h"
 #include "jwrite.h"
 #include "settings.h"
 
@@ -101,6 +103,39 @@ on_row(struct call *c, const PGresult *res)
 		c->row(c->r, row);
 	else
 		not_found(c->r);
+}
+
+/* ---- what they wait for ---- */
+
+/* A member of a stored object, as it stands; empty: there is none. */
+static struct span
+member(struct hsrv_req *r, struct span json, const char *name)
+{
+	struct jspan_val v;
+	struct span key;
+	struct jspan j;
+
+	jspan_open(&j, json);
+	if (json.n == 0 || jspan_peek(&j) != JSPAN_OBJECT ||
+		!jspan_enter_object(&j))
+		return (struct span)SPAN_ZERO;
+	while (jspan_next_key(&j, hsrv_arena(r), &key) && jspan_take(&j, &v))
+		if (span_is(key, name))
+			return v.raw;
+	return (struct span)SPAN_ZERO;
+}
+
+bool
+connector_waits_for_a_word(struct hsrv_req *r, const struct connector_row *c)
+{
+	struct span code = member(r, member(r, c->status, "error"), "code");
+	struct span cell = member(r, c->pointer, "cell");
+	char mine[16];
+
+	snprintf(mine, sizeof(mine), "\"%012" PRIx64 "\"",
+		ctx_of(r)->cell_tag);
+	return span_is(code, "\"cell_changed\"") ||
+	       (cell.n && !span_is(cell, mine));
 }
 
 /* ---- calls ---- */

@@ -321,20 +321,37 @@ on_takeover_stored(struct hsrv_req *r, const PGresult *res)
 	finish(r, &w, 202);
 }
 
+/*
+ * A word that nothing called for would lie in the document and come into force
+ * with the next position of another cell, whatever that was.
+ */
+static void
+take_over(struct hsrv_req *r, const struct connector_row *row,
+	const char *action)
+{
+	if (!may_ask(r, row))
+		return;
+	if (connector_waits_for_a_word(r, row))
+		connector_store(
+			r, row->doc, row->version, action, on_takeover_stored);
+	else
+		connector_refuse(r, 409, "nothing_to_decide",
+			"the connector reports no position of another cell "
+			"(error cell_changed), so there is nothing to %s; a "
+			"paused sink is resumed first",
+			action);
+}
+
 static void
 on_adopt(struct hsrv_req *r, struct connector_row *row)
 {
-	if (may_ask(r, row))
-		connector_store(
-			r, row->doc, row->version, "adopt", on_takeover_stored);
+	take_over(r, row, "adopt");
 }
 
 static void
 on_reset(struct hsrv_req *r, struct connector_row *row)
 {
-	if (may_ask(r, row))
-		connector_store(
-			r, row->doc, row->version, "reset", on_takeover_stored);
+	take_over(r, row, "reset");
 }
 
 void

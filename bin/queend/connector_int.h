@@ -27,6 +27,13 @@ struct connector_row {
 	struct conndoc *doc;			/* NULL: does not parse */
 };
 
+/*
+ * Does it meet a position of another cell?  Its tool says so, or the pointer
+ * of a source, which may be paused.
+ */
+bool connector_waits_for_a_word(struct hsrv_req *r,
+	const struct connector_row *c);
+
 /* {"error": code, "detail": text} */
 void connector_refuse(struct hsrv_req *r, int status, const char *code,
 	const char *fmt, ...) __attribute__((format(printf, 4, 5)));

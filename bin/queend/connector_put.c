@@ -136,10 +136,12 @@ take_password(struct put *p, const struct connector_row *old)
 
 /* What was asked for and is not done yet outlives an edit. */
 static void
-keep_requests(struct conndoc *d, const struct connector_row *old)
+keep_requests(struct put *p, const struct connector_row *old)
 {
+	struct conndoc *d = p->d;
+
 	d->resync_requested_at = old->resync;
-	if (!old->doc)
+	if (!old->doc || !connector_waits_for_a_word(p->r, old))
 		return;
 	d->takeover = old->doc->takeover;
 	d->takeover_cell = old->doc->takeover_cell;
@@ -160,7 +162,7 @@ on_old(struct hsrv_req *r, struct connector_row *old)
 		return;
 	}
 	if (old)
-		keep_requests(p->d, old);
+		keep_requests(p, old);
 	if (take_password(p, old))
 		connector_store(
 			r, p->d, old ? old->version : 0, NULL, on_stored);

@@ -437,6 +437,7 @@ def test_adopt_and_reset_name_the_cell_and_survive_an_edit(cell, db):
     tag = db.value("select lpad(to_hex(tag), 12, '0') from queen.cell")
     for name, document in ("x", SOURCE), ("y", SINK):
         stored(cell, name, document)
+        report(db, name, phase="error", error={"code": "cell_changed"})
         for action in "adopt", "reset":
             reply = cell.post("%s/%s/%s" % (API, name, action))
             assert reply.status == 202
@@ -447,8 +448,33 @@ def test_adopt_and_reset_name_the_cell_and_survive_an_edit(cell, db):
             assert raw(db, name)["takeover"] == asked
             body = stored(cell, name, dict(document, takeover=7))
             assert body["takeover"] == asked
+    # once it is obeyed, an edit takes the word away
+    report(db, "y", phase="running", error=None)
+    assert "takeover" not in stored(cell, "y", SINK)
     assert cell.delete(API + "/x").status == 202
     refused(cell.post(API + "/x/reset"), 409, "deleting")
+
+
+def test_a_word_that_nothing_calls_for_is_refused(cell, db):
+    """It would come into force some day, by itself."""
+    tag = db.value("select lpad(to_hex(tag), 12, '0') from queen.cell")
+    for name, document in ("src", SOURCE), ("snk", SINK):
+        stored(cell, name, document)
+    state(db, "src", "pointer", {"v": 1, "cell": tag})
+    for say in (lambda: None,
+                lambda: report(db, "snk", phase="running", error=None,
+                               lastError={"code": "cell_changed"}),
+                lambda: report(db, "snk", phase="error",
+                               error={"code": "no_key"})):
+        say()
+        for path in "/src/adopt", "/src/reset", "/snk/adopt", "/snk/reset":
+            detail = refused(cell.post(API + path), 409, "nothing_to_decide")
+            assert "there is nothing to " + path[5:] in detail
+    assert "takeover" not in raw(db, "src")
+    assert "takeover" not in raw(db, "snk")
+    # of a source the pointer tells, while it is paused too
+    state(db, "src", "pointer", {"v": 1, "cell": "feedfeedfeed"})
+    assert cell.post(API + "/src/adopt").status == 202
 
 
 def test_resync_of_a_sink_moves_its_group(cell):

@@ -132,6 +132,9 @@ def test_resync(cell, ctl, db):
 
 def test_adopt_and_reset(ctl, db):
     ctl.run("connector", "apply", "src", "-f", "-", stdin=json.dumps(SOURCE))
+    assert "nothing_to_decide" in ctl.fails(SERVER, "connector", "adopt",
+                                            "src")
+    report(db, "src", phase="error", error={"code": "cell_changed"})
     assert ctl.run("connector", "adopt", "src") == \
         'adopt of "src" is asked for\n'
     assert raw(db, "src")["takeover"]["action"] == "adopt"

@@ -15,7 +15,8 @@ from sqlkit import Kit
 # Functions of routes and tools that are not a tenant's: about the whole cell
 # (scans, maintenance, boot, metrics) or about values alone.
 CELL_WIDE = {
-    "analytics_postgres_v1", "change_scan_v1", "claim_ensure_v1",
+    "analytics_postgres_v1", "cell_key_v1", "change_scan_v1",
+    "claim_ensure_v1",
     "claim_give_v1", "claim_take_v1", "cleanup_step_v1", "clock_v1",
     "connector_all_v1", "connector_metrics_v1", "connector_status_drop_v1",
     "connector_status_put_v1",
