@@ -118,7 +118,8 @@ relations_sql(struct buf *b, const struct conndoc_source *want,
 		"where pa.relid <> c.oid limit 1), r.oid is not null, "
 		"r.prattrs is not null, v.tablename is not null, "
 		"coalesce(v.rowfilter, "
-		"pg_catalog.pg_get_expr(r.prqual, r.prrelid)) "
+		"pg_catalog.pg_get_expr(r.prqual, r.prrelid)), "
+		"pg_catalog.has_schema_privilege(ns.oid, 'USAGE') "
 		"from w left join " REL
 		" left join (pg_catalog.pg_publication_rel r "
 		"join pg_catalog.pg_publication p on p.oid = r.prpubid "
@@ -170,7 +171,9 @@ columns_sql(struct buf *b, const struct conndoc_source *want,
 		"pg_catalog.format(' collate %I.%I', cn.nspname, co.collname) "
 		"from pg_catalog.pg_collation co join pg_catalog.pg_namespace "
 		"cn on cn.oid = co.collnamespace "
-		"where co.oid = a.attcollation), '') from w join " REL
+		"where co.oid = a.attcollation), ''), coalesce("
+		"pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT'), "
+		"true) from w join " REL
 		" join pg_catalog.pg_attribute a on a.attrelid = c.oid "
 		"and a.attnum > 0 and not a.attisdropped " KEY_INDEX(
 			"c", "k") " left join v on v.schemaname = w.s "
@@ -289,6 +292,7 @@ read_relation(
 	t->listed = pgtext_bool(r, row, 8);
 	t->published = pgtext_bool(r, row, 9);
 	t->filter = pgtext_dup(r, row, 10, a);
+	t->may_enter = pgtext_bool(r, row, 11);
 }
 
 /* Rows of each table, in column 0, which they are sorted by. */
@@ -324,6 +328,7 @@ read_columns(const PGresult *r, struct arena *a, struct decide_table *t,
 				.key_pos = (size_t)pgtext_i64(r, row, 5),
 				.operators = pgtext_dup(r, row, 6, a),
 				.order = pgtext_dup(r, row, 7, a),
+				.may_read = pgtext_bool(r, row, 8),
 			};
 		if (at < tables_n) {
 			t[at].columns = c;
@@ -367,8 +372,8 @@ catalog_tables(PGresult *const *res, int n, const struct conndoc_source *want,
 	*out = t;
 	*p = (struct decide_publication){ .name = publication };
 	if (!catalog_shape(res, n, RES_PUBLICATION, 9, f) ||
-		!catalog_shape(res, n, RES_RELATIONS, 11, f) ||
-		!catalog_shape(res, n, RES_COLUMNS, 8, f) ||
+		!catalog_shape(res, n, RES_RELATIONS, 12, f) ||
+		!catalog_shape(res, n, RES_COLUMNS, 9, f) ||
 		!catalog_shape(res, n, RES_LEAVES, 6, f))
 		return -1;
 	read_publication(res[RES_PUBLICATION], p);

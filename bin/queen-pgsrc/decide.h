@@ -42,6 +42,7 @@ struct decide_column {
 	size_t key_pos;			/* from 1, in key order; 0 none */
 	struct span operators;		/* schema of its > , if not pg_catalog */
 	struct span order;		/* type and collation, no modifier */
+	bool may_read;			/* the role, or its table as a whole */
 };
 
 struct decide_leaf {
@@ -57,6 +58,7 @@ struct decide_table {
 	char kind, persistence, identity;	/* relkind and so on */
 	bool has_children;		/* by inheritance, not as partitions */
 	struct span ancestor;		/* configured too, it is a part of */
+	bool may_enter;			/* the role, its schema */
 	struct decide_column *columns;	/* in table order */
 	size_t columns_n;
 	struct decide_leaf *leaves;
@@ -71,6 +73,9 @@ struct decide_table {
 /* Before the publication: one that lacks an identity must not be published. */
 int decide_table(const struct conndoc_table *want,
 	const struct decide_table *t, struct connfault *f);
+/* May the role read what is copied?  The grants it lacks, of all tables. */
+int decide_readable(const struct conndoc_source *want,
+	const struct decide_table *t, struct span role, struct connfault *f);
 /* Behind it: what the stream will carry. */
 int decide_published(const struct conndoc_table *want,
 	const struct decide_table *t, struct span publication,

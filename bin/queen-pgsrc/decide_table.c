@@ -246,6 +246,72 @@ decide_table(const struct conndoc_table *want, const struct decide_table *t,
 	return rc;
 }
 
+/* ---- what may be read ---- */
+
+static bool
+may_read(const struct conndoc_source *want, const struct decide_table *t)
+{
+	for (size_t i = 0; i < t->columns_n; i++) {
+		const struct decide_column *c = &t->columns[i];
+		bool copied = c->published ||
+			      (want->manage_publication && !c->generated);
+
+		if (copied && !c->may_read)
+			return false;
+	}
+	return true;
+}
+
+/* Is the schema of table number n one that a table before it told of? */
+static bool
+told_schema(const struct decide_table *t, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (span_eq(t[i].schema, t[n].schema))
+			return true;
+	return false;
+}
+
+static void
+put_grants(struct buf *b, const struct conndoc_source *want,
+	const struct decide_table *t, struct span role)
+{
+	for (size_t i = 0; i < want->tables_n; i++) {
+		if (!t[i].may_enter && !told_schema(t, i)) {
+			buf_puts(b, "; GRANT USAGE ON SCHEMA ");
+			pgquote_ident(b, t[i].schema);
+			buf_puts(b, " TO ");
+			pgquote_ident(b, role);
+		}
+		if (!may_read(want, &t[i])) {
+			buf_puts(b, "; GRANT SELECT ON ");
+			pgquote_table(b, t[i].schema, t[i].name);
+			buf_puts(b, " TO ");
+			pgquote_ident(b, role);
+		}
+	}
+}
+
+int
+decide_readable(const struct conndoc_source *want, const struct decide_table *t,
+	struct span role, struct connfault *f)
+{
+	struct buf b = BUF_ZERO;
+	size_t i = 0;
+
+	while (i < want->tables_n && t[i].may_enter && may_read(want, &t[i]))
+		i++;
+	if (i == want->tables_n)
+		return 0;
+	put_grants(&b, want, t, role);
+	/* as the server would say it, had it been asked for a row */
+	connfault_set(f, "postgres", false,
+		"42501: the role may not read %.*s, which is copied; run: %.*s",
+		SPAN_ARG(want->tables[i].table.text), (int)b.len - 2, b.p + 2);
+	buf_fini(&b);
+	return -1;
+}
+
 /* ---- what is published ---- */
 
 static int

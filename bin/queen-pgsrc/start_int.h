@@ -99,6 +99,8 @@ bool start_worked(struct start *s, const struct connfault *why);
 void start_tables(struct start *s);
 /* ---- start_system.c: system, pointer, resync; goes on with start_slot */
 void start_identify(struct start *s);
+/* Are rows read, or is what is there already streamed alone? */
+bool start_copies(struct start *s);
 /* ---- start_slot.c: the slot, waited for or made; goes on with the next */
 void start_slot(struct start *s);
 /* Asks for the slot; in fn start_has_slot makes s->slot of the results. */

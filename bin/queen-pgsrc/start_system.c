@@ -57,6 +57,15 @@ resync_due(struct start *s)
 	return decide_resync_due(s->doc->resync_requested_at, done);
 }
 
+bool
+start_copies(struct start *s)
+{
+	if (resync_due(s))
+		return true;
+	return s->version ? s->readable && s->pointer.place.in_snapshot
+			  : s->doc->source.snapshot == CONNDOC_INITIAL;
+}
+
 /* ---- the pointer ---- */
 
 static void

@@ -39,7 +39,9 @@ usable(struct start *s, struct connfault *f)
 	for (size_t i = 0; i < d->tables_n; i++)
 		if (decide_table(&d->tables[i], &s->tables[i], f) != 0)
 			return false;
-	return true;
+	/* a stream alone needs no right to read */
+	return !start_copies(s) ||
+	       decide_readable(d, s->tables, s->doc->conn.user, f) == 0;
 }
 
 static bool

@@ -195,6 +195,45 @@ usable(const char *name)
 }
 
 static void
+lacks(const char *grants)
+{
+	look_at((const char *const[]){ "one", "two", "shut.three", NULL });
+	if (!grants) {
+		assert_int_equal(
+			decide_readable(&source, t, SPAN_LIT("Re"), &f), 0);
+		return;
+	}
+	assert_int_equal(decide_readable(&source, t, SPAN_LIT("Re"), &f), -1);
+	assert_string_equal(f.code, "postgres");
+	assert_false(f.retryable);
+	assert_string_equal(f.text, grants);
+}
+
+static void
+a_role_that_may_not_read_is_told_its_grants(void **state)
+{
+	(void)state;
+	run("create schema s; create schema shut; create role \"Re\"; "
+	    "grant usage on schema s to \"Re\"; create table s.one (id int "
+	    "primary key, n int); create table s.two (id int primary key, n "
+	    "int, hidden int); create table shut.three (id int primary key); "
+	    "grant select on s.one to \"Re\"; grant select (id, n) on s.two "
+	    "to \"Re\"; set role \"Re\"");
+	lacks("42501: the role may not read two, which is copied; run: GRANT "
+	      "SELECT ON \"s\".\"two\" TO \"Re\"; GRANT USAGE ON SCHEMA "
+	      "\"shut\" TO \"Re\"; GRANT SELECT ON \"shut\".\"three\" TO "
+	      "\"Re\"");
+	run("reset role; grant select on s.two to \"Re\"; grant select on "
+	    "shut.three to \"Re\"; set role \"Re\"");
+	lacks("42501: the role may not read shut.three, which is copied; run: "
+	      "GRANT USAGE ON SCHEMA \"shut\" TO \"Re\"");
+	run("reset role; grant usage on schema shut to \"Re\"; set role "
+	    "\"Re\"");
+	lacks(NULL);
+	run("reset role; drop schema s, shut cascade; drop role \"Re\"");
+}
+
+static void
 tables_are_described(void **state)
 {
 	(void)state;
@@ -730,6 +769,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_server_is_described),
+		cmocka_unit_test(a_role_that_may_not_read_is_told_its_grants),
 		cmocka_unit_test(tables_are_described),
 		cmocka_unit_test(what_is_no_table_with_a_key_is_refused),
 		cmocka_unit_test(partitions_and_children_are_seen),

@@ -342,6 +342,10 @@ who_may_not_write_a_publication_is_told(void **state)
 	run("create role plain login replication; grant all on schema public "
 	    "to plain");
 	doc->conn.user = SPAN_LIT("plain");
+	fails("postgres", "run: GRANT SELECT ON \"public\".\"orders\" TO "
+			  "\"plain\"");
+	assert_string_equal(slots(), "0");
+	run("grant select on orders to plain");
 	fails("publication", "CREATE PUBLICATION \"queen_my_src\" FOR TABLE "
 			     "\"public\".\"orders\"");
 	assert_string_equal(fault.sqlstate, "");
