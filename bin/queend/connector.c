@@ -132,8 +132,7 @@ connector_waits_for_a_word(struct hsrv_req *r, const struct connector_row *c)
 	struct span cell = member(r, c->pointer, "cell");
 	char mine[16];
 
-	snprintf(mine, sizeof(mine), "\"%012" PRIx64 "\"",
-		ctx_of(r)->cell_tag);
+	snprintf(mine, sizeof(mine), "\"%012" PRIx64 "\"", ctx_of(r)->cell_tag);
 	return span_is(code, "\"cell_changed\"") ||
 	       (cell.n && !span_is(cell, mine));
 }

@@ -326,8 +326,8 @@ on_takeover_stored(struct hsrv_req *r, const PGresult *res)
  * with the next position of another cell, whatever that was.
  */
 static void
-take_over(struct hsrv_req *r, const struct connector_row *row,
-	const char *action)
+take_over(
+	struct hsrv_req *r, const struct connector_row *row, const char *action)
 {
 	if (!may_ask(r, row))
 		return;
