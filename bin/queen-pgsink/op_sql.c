@@ -69,7 +69,8 @@ put_definition(struct text *t, size_t column)
 
 	pgquote_ident(t->sql, c->name);
 	buf_putc(t->sql, ' ');
-	buf_put_span(t->sql, c->verbatim ? SPAN_LIT("text") : c->type);
+	buf_put_span(
+		t->sql, c->verbatim ? SPAN_LIT("pg_catalog.text") : c->type);
 }
 
 static void
@@ -77,7 +78,8 @@ put_row(struct text *t, const char *function)
 {
 	size_t from;
 
-	buf_printf(t->sql, "pg_catalog.%s($1::json) as n(", function);
+	buf_printf(
+		t->sql, "pg_catalog.%s($1::pg_catalog.json) as n(", function);
 	from = t->sql->len;
 	for (size_t i = 0; i < t->p->columns_n; i++)
 		if (op_has(t->set, i)) {
@@ -120,7 +122,7 @@ put_value_of(struct text *t, size_t column)
 
 	put_of(t, 'n', column);
 	if (c->verbatim && span_is(c->type, "json"))
-		buf_puts(t->sql, "::json");
+		buf_puts(t->sql, "::pg_catalog.json");
 }
 
 static void
@@ -204,7 +206,7 @@ move(struct text *t)
 	buf_puts(t->sql, " from ");
 	put_row(t, "json_to_record");
 	buf_puts(t->sql, ", ");
-	put_old_key(t, "$2::json");
+	put_old_key(t, "$2::pg_catalog.json");
 	put_where(t);
 }
 
@@ -215,7 +217,7 @@ move_identity(struct text *t)
 	size_t from;
 
 	buf_puts(t->sql, "with o as (");
-	erase(t, "$2::json");
+	erase(t, "$2::pg_catalog.json");
 	buf_puts(t->sql, " returning t.*) insert into ");
 	put_table(t);
 	buf_puts(t->sql, " (");
@@ -259,7 +261,7 @@ op_sql(const struct plan *p, const struct op *o, struct buf *sql)
 			move(&t);
 		break;
 	case OP_DELETE:
-		erase(&t, "$1::json");
+		erase(&t, "$1::pg_catalog.json");
 		break;
 	case OP_TRUNCATE:
 		buf_puts(sql, "truncate ");
@@ -281,7 +283,7 @@ op_sql_probe(const struct plan *p, struct buf *sql)
 	buf_puts(sql, " (");
 	put_key_names(&t);
 	buf_puts(sql, ") overriding system value select * from ");
-	put_old_key(&t, "'{}'::json");
+	put_old_key(&t, "'{}'::pg_catalog.json");
 	buf_puts(sql, " on conflict (");
 	put_key_names(&t);
 	buf_puts(sql, ") do nothing");

@@ -22,23 +22,36 @@ struct column {
 };
 
 static const struct column columns[] = {
-	{ "sink", "text NOT NULL", { "text", "character varying" }, false },
+	{ "sink", "pg_catalog.text NOT NULL",
+		{ "text", "pg_catalog.text", "character varying" }, false },
 	{ "partition_id", "bigint NOT NULL", { "bigint" }, false },
-	{ "partition", "text NOT NULL", { "text", "character varying" },
-		false },
+	{ "partition", "pg_catalog.text NOT NULL",
+		{ "text", "pg_catalog.text", "character varying" }, false },
 	{ "last_offset", "bigint NOT NULL", { "bigint" }, false },
-	{ "last_created_at", "timestamptz",
+	{ "last_created_at", "pg_catalog.timestamptz",
 		{ "timestamp with time zone", "timestamp without time zone" },
 		true },
 	{ "group_id", "bigint", { "bigint" }, true },
-	{ "cell", "text", { "text", "character varying" }, true },
-	{ "updated_at", "timestamptz NOT NULL DEFAULT now()",
+	{ "cell", "pg_catalog.text",
+		{ "text", "pg_catalog.text", "character varying" }, true },
+	{ "updated_at",
+		"pg_catalog.timestamptz NOT NULL DEFAULT pg_catalog.now()",
 		{ "timestamp with time zone", "timestamp without time zone" },
 		false },
 };
 enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
-/* ---- statements; @ is the table ---- */
+/*
+ * ---- statements; @ is the table ----
+ *
+ * The role's search_path stays, sink.statement may count on it.  So whatever
+ * is found by it is named with its schema here, operators too.
+ */
+
+#define EQ " operator(pg_catalog.=) "
+#define NE " operator(pg_catalog.<>) "
+#define IDS "::pg_catalog.int8[]"
+#define TEXTS "::pg_catalog.text[]"
 
 static const char *const sqls[PROGRESS_SQLS] = {
 	/*
@@ -47,73 +60,74 @@ static const char *const sqls[PROGRESS_SQLS] = {
 	 * table was small would read all of it.  -1 is below every offset.
 	 */
 	[PROGRESS_LOCK] =
-		"INSERT INTO @ AS p (sink, partition_id, partition,"
+		"insert into @ as p (sink, partition_id, partition,"
 		" last_offset, last_created_at, group_id, cell)"
-		" SELECT $1, u.id, u.name, -1, 'epoch', $4::bigint, $5"
-		" FROM unnest($2::bigint[], $3::text[]) u(id, name)"
-		" ORDER BY u.id ON CONFLICT (sink, partition_id)"
-		" DO UPDATE SET last_offset = p.last_offset"
-		" RETURNING partition_id, last_offset,"
-		" CASE WHEN pg_catalog.isfinite(last_created_at) THEN"
-		" (extract(epoch FROM last_created_at)"
-		" * 1000000)::bigint END, group_id, cell",
+		" select $1, u.id, u.name, -1, 'epoch', $4::bigint, $5"
+		" from unnest($2" IDS ", $3" TEXTS ") u(id, name)"
+		" order by u.id on conflict (sink, partition_id)"
+		" do update set last_offset = p.last_offset"
+		" returning partition_id, last_offset,"
+		" case when pg_catalog.isfinite(last_created_at) then"
+		" (extract(epoch from last_created_at)"
+		" operator(pg_catalog.*) 1000000)::bigint end, group_id, cell",
 	/*
-	 * For the same reason no UPDATE.  A cell that went back in time uses
+	 * For the same reason no update.  A cell that went back in time uses
 	 * ids again, for other names.
 	 */
 	[PROGRESS_MOVE] =
-		"INSERT INTO @ (sink, partition_id, partition, last_offset,"
+		"insert into @ (sink, partition_id, partition, last_offset,"
 		" last_created_at, group_id, cell)"
-		" SELECT $1, u.id, u.name, u.at, timestamptz 'epoch'"
-		" + u.us * interval '1 microsecond', $5::bigint, $6"
-		" FROM unnest($2::bigint[], $3::bigint[], $4::bigint[],"
-		" $7::text[]) u(id, at, us, name)"
-		" ON CONFLICT (sink, partition_id) DO UPDATE SET"
+		" select $1, u.id, u.name, u.at,"
+		" pg_catalog.timestamptz 'epoch' operator(pg_catalog.+)"
+		" (u.us operator(pg_catalog.*) interval '1 microsecond'),"
+		" $5::bigint, $6 from unnest($2" IDS ", $3" IDS ", $4" IDS
+		", $7" TEXTS ") u(id, at, us, name)"
+		" on conflict (sink, partition_id) do update set"
 		" last_offset = excluded.last_offset, last_created_at ="
 		" excluded.last_created_at, group_id = excluded.group_id,"
 		" cell = excluded.cell, partition = excluded.partition,"
-		" updated_at = now()",
-	[PROGRESS_OTHERS] = "SELECT cell FROM @ WHERE sink = $1"
-			    " AND cell <> $2 LIMIT 1",
-	[PROGRESS_TAKE] = "SELECT partition_id, partition FROM @"
-			  " WHERE sink = $1 AND cell <> $2"
-			  " ORDER BY partition_id FOR UPDATE",
+		" updated_at = pg_catalog.now()",
+	[PROGRESS_OTHERS] = "select cell from @ where sink" EQ "$1"
+			    " and cell" NE "$2 limit 1",
+	[PROGRESS_TAKE] = "select partition_id, partition from @"
+			  " where sink" EQ "$1 and cell" NE "$2"
+			  " order by partition_id for update",
 	/* what stands under the new id was written by the cell of today */
 	[PROGRESS_REKEY] =
-		"WITH u AS (SELECT * FROM"
-		" unnest($2::bigint[], $3::bigint[]) u(was, id)),"
-		" d AS (DELETE FROM @ p USING u"
-		" WHERE p.sink = $1 AND p.partition_id = u.was RETURNING"
+		"with u as (select * from"
+		" unnest($2" IDS ", $3" IDS ") u(was, id)),"
+		" d as (delete from @ p using u"
+		" where p.sink" EQ "$1 and p.partition_id" EQ "u.was returning"
 		" u.id, p.partition, p.last_offset, p.last_created_at)"
-		" INSERT INTO @ (sink, partition_id, partition, last_offset,"
+		" insert into @ (sink, partition_id, partition, last_offset,"
 		" last_created_at, group_id, cell)"
-		" SELECT $1, d.id, d.partition, d.last_offset,"
-		" d.last_created_at, $4::bigint, $5 FROM d"
-		" ON CONFLICT DO NOTHING",
-	[PROGRESS_DROP] = "DELETE FROM @ WHERE sink = $1"
-			  " AND partition_id = ANY ($2::bigint[])",
+		" select $1, d.id, d.partition, d.last_offset,"
+		" d.last_created_at, $4::bigint, $5 from d"
+		" on conflict do nothing",
+	[PROGRESS_DROP] = "delete from @ where sink" EQ "$1"
+			  " and partition_id" EQ "any ($2" IDS ")",
 };
 
 /* Of the catalogue; @ is the table's oid. */
 static const char *const asks[PROGRESS_SQLS] = {
 	[PROGRESS_COLUMNS] =
-		"SELECT a.attname, pg_catalog.format_type(a.atttypid, NULL)"
-		" FROM pg_catalog.pg_attribute a WHERE a.attrelid = @"
-		" AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+		"select a.attname, pg_catalog.format_type(a.atttypid, null)"
+		" from pg_catalog.pg_attribute a where a.attrelid = @"
+		" and a.attnum > 0 and not a.attisdropped order by a.attnum",
 	[PROGRESS_FACTS] =
-		"SELECT c.relkind IN ('r', 'p'), EXISTS (SELECT"
-		" FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid"
-		" AND i.indisprimary AND i.indimmediate"
-		" AND i.indnkeyatts = 2 AND 2 = (SELECT count(*)"
-		" FROM pg_catalog.pg_attribute a"
-		" WHERE a.attrelid = c.oid AND a.attnum ="
-		" ANY ((i.indkey::int2[])[0:1])"
-		" AND a.attname IN ('sink', 'partition_id'))),"
+		"select c.relkind in ('r', 'p'), exists (select"
+		" from pg_catalog.pg_index i where i.indrelid = c.oid"
+		" and i.indisprimary and i.indimmediate"
+		" and i.indnkeyatts = 2 and 2 = (select pg_catalog.count(*)"
+		" from pg_catalog.pg_attribute a"
+		" where a.attrelid = c.oid and a.attnum ="
+		" any ((i.indkey::pg_catalog.int2[])[0:1])"
+		" and a.attname in ('sink', 'partition_id'))),"
 		" pg_catalog.has_table_privilege(c.oid, 'SELECT'),"
 		" pg_catalog.has_table_privilege(c.oid, 'INSERT'),"
 		" pg_catalog.has_table_privilege(c.oid, 'UPDATE'),"
 		" pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE')"
-		" FROM pg_catalog.pg_class c WHERE c.oid = @",
+		" from pg_catalog.pg_class c where c.oid = @",
 };
 
 static void
@@ -126,11 +140,11 @@ put_table(const struct conndoc_name *table, struct buf *out)
 static void
 put_oid(const struct conndoc_name *table, struct buf *out)
 {
-	buf_puts(out, "(SELECT c.oid FROM pg_catalog.pg_class c"
-		      " JOIN pg_catalog.pg_namespace n"
-		      " ON n.oid = c.relnamespace WHERE n.nspname = ");
+	buf_puts(out, "(select c.oid from pg_catalog.pg_class c"
+		      " join pg_catalog.pg_namespace n"
+		      " on n.oid = c.relnamespace where n.nspname = ");
 	pgquote_text(out, table->schema);
-	buf_puts(out, " AND c.relname = ");
+	buf_puts(out, " and c.relname = ");
 	pgquote_text(out, table->name);
 	buf_putc(out, ')');
 }

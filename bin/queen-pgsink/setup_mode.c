@@ -139,15 +139,17 @@ check_index(struct setup *s)
 	params[0].text = buf_span(&oid);
 	params[1].text = buf_span(&key);
 	pglink_exec(s->session.link, NULL,
-		"SELECT EXISTS (SELECT FROM pg_catalog.pg_index i"
-		" WHERE i.indrelid = $1::oid AND i.indisunique"
-		" AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL"
-		" AND i.indexprs IS NULL"
-		" AND i.indnkeyatts = cardinality($2::text[])"
-		" AND i.indnkeyatts = (SELECT count(*)"
-		" FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indrelid"
-		" AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])"
-		" AND a.attname = ANY ($2::text[])))",
+		"select exists (select from pg_catalog.pg_index i"
+		" where i.indrelid = $1::pg_catalog.oid and i.indisunique"
+		" and i.indimmediate and i.indisvalid and i.indpred is null"
+		" and i.indexprs is null"
+		" and i.indnkeyatts ="
+		" pg_catalog.cardinality($2::pg_catalog.text[])"
+		" and i.indnkeyatts = (select pg_catalog.count(*)"
+		" from pg_catalog.pg_attribute a where a.attrelid = i.indrelid"
+		" and a.attnum = any ("
+		"(i.indkey::pg_catalog.int2[])[0:i.indnkeyatts - 1])"
+		" and a.attname = any ($2::pg_catalog.text[])))",
 		params, 2, on_index, s);
 	pglink_sync(s->session.link);
 	buf_fini(&oid);

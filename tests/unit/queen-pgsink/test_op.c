@@ -322,7 +322,7 @@ sql(const struct plan *p, const char *payload, bool otherwise)
 	return shown.p;
 }
 
-#define TO_RECORD " from pg_catalog.json_to_record($1::json) as n("
+#define TO_RECORD " from pg_catalog.json_to_record($1::pg_catalog.json) as n("
 #define MOVED                                                                  \
 	"{\"op\":\"u\",\"after\":{\"id\":2,\"no\":3,\"doc\":{}},\"before\":"   \
 	"{\"id\":1,\"no\":1}}"
@@ -338,7 +338,7 @@ statements_name_what_the_payload_names(void **state)
 		"insert into \"s\".\"t\" (\"n\", \"Odd \"\"name\"\"\") "
 		"overriding system value select n.\"n\", "
 		"n.\"Odd \"\"name\"\"\" from pg_catalog.json_to_recordset("
-		"$1::json) as n(\"n\" numeric(10,2), "
+		"$1::pg_catalog.json) as n(\"n\" numeric(10,2), "
 		"\"Odd \"\"name\"\"\" text)");
 	plan_free(p);
 
@@ -347,8 +347,9 @@ statements_name_what_the_payload_names(void **state)
 	assert_string_equal(
 		sql(p, "{\"op\":\"c\",\"after\":{\"id\":1,\"doc\":1}}", false),
 		"insert into \"s\".\"t\" (\"id\", \"doc\") overriding system "
-		"value select n.\"id\", n.\"doc\"::json" TO_RECORD
-		"\"id\" integer, \"doc\" text) on conflict (\"id\") do update "
+		"value select n.\"id\", n.\"doc\"::pg_catalog.json" TO_RECORD
+		"\"id\" integer, \"doc\" "
+		"pg_catalog.text) on conflict (\"id\") do update "
 		"set \"doc\" = excluded.\"doc\"");
 	assert_string_equal(
 		sql(p, "{\"op\":\"c\",\"after\":{\"id\":1,\"no\":1}}", false),
@@ -358,18 +359,21 @@ statements_name_what_the_payload_names(void **state)
 		"nothing");
 	assert_string_equal(sql(p, MOVED, false),
 		"update \"s\".\"t\" as t set \"id\" = n.\"id\", \"doc\" = "
-		"n.\"doc\"::json" TO_RECORD
-		"\"id\" integer, \"no\" bigint, \"doc\" text), "
-		"pg_catalog.json_to_record($2::json) as o(\"id\" integer) "
+		"n.\"doc\"::pg_catalog.json" TO_RECORD
+		"\"id\" integer, \"no\" bigint, \"doc\" pg_catalog.text), "
+		"pg_catalog.json_to_record($2::pg_catalog.json) "
+		"as o(\"id\" integer) "
 		"where t.\"id\" = o.\"id\"");
 	assert_string_equal(sql(p, MOVED, true),
 		"insert into \"s\".\"t\" (\"id\", \"no\", \"doc\") overriding "
-		"system value select n.\"id\", n.\"no\", n.\"doc\"::json" TO_RECORD
-		"\"id\" integer, \"no\" bigint, \"doc\" text) on "
+		"system value select n.\"id\", n.\"no\", n.\"doc\"::"
+		"pg_catalog.json" TO_RECORD
+		"\"id\" integer, \"no\" bigint, \"doc\" pg_catalog.text) on "
 		"conflict (\"id\") do update set \"doc\" = excluded.\"doc\"");
 	assert_string_equal(sql(p, "{\"op\":\"d\",\"key\":{\"id\":1}}", false),
 		"delete from \"s\".\"t\" as t using pg_catalog.json_to_record("
-		"$1::json) as o(\"id\" integer) where t.\"id\" = o.\"id\"");
+		"$1::"
+		"pg_catalog.json) as o(\"id\" integer) where t.\"id\" = o.\"id\"");
 	assert_string_equal(
 		sql(p, "{\"op\":\"t\"}", false), "truncate \"s\".\"t\"");
 	buf_reset(&shown);
@@ -377,20 +381,25 @@ statements_name_what_the_payload_names(void **state)
 	buf_putc(&shown, '\0');
 	assert_string_equal(shown.p,
 		"explain insert into \"s\".\"t\" (\"id\") overriding system "
-		"value select * from pg_catalog.json_to_record('{}'::json) as "
+		"value select * from "
+		"pg_catalog.json_to_record('{}'::pg_catalog.json) as "
 		"o(\"id\" integer) on conflict (\"id\") do nothing");
 	plan_free(p);
 
 	p = plan_of(&doc, op_fix_no);
 	assert_string_equal(sql(p, MOVED, false),
 		"with o as (delete from \"s\".\"t\" as t using "
-		"pg_catalog.json_to_record($2::json) as o(\"no\" bigint) where "
+		"pg_catalog.json_to_record($2::pg_catalog.json) "
+		"as o(\"no\" bigint) where "
 		"t.\"no\" = o.\"no\" returning t.*) insert into \"s\".\"t\" ("
 		"\"id\", \"n\", \"Odd \"\"name\"\"\", \"no\", \"doc\", \"raw\""
 		") overriding system value select n.\"id\", o.\"n\", "
-		"o.\"Odd \"\"name\"\"\", n.\"no\", n.\"doc\"::json, o.\"raw\" "
-		"from o, pg_catalog.json_to_record($1::json) as n(\"id\" "
-		"integer, \"no\" bigint, \"doc\" text)");
+		"o.\"Odd \"\"name\"\"\", n.\"no\", n.\"doc\"::"
+		"pg_catalog.json, o.\"raw\" "
+		"from o, "
+		"pg_catalog.json_to_record($1::pg_catalog.json) as n(\"id\" "
+		"integer, \"no\" bigint, \"doc\" "
+		"pg_catalog.text)");
 	plan_free(p);
 }
 

@@ -151,19 +151,22 @@ a_table_of_before_is_told_what_to_add(void **state)
 	assert_int_equal(progress_verify(&table, good, 6, true, &f), -1);
 	assert_string_equal(f.text,
 		"the progress table is of an earlier version; run: ALTER TABLE "
-		"\"q\".\"p'rog\" ADD COLUMN last_created_at timestamptz, ADD "
-		"COLUMN group_id bigint, ADD COLUMN cell text");
+		"\"q\".\"p'rog\" ADD COLUMN last_created_at "
+		"pg_catalog.timestamptz, ADD COLUMN group_id bigint, ADD "
+		"COLUMN cell pg_catalog.text");
 	assert_int_equal(progress_verify(&table, good, 8, true, &f), -1);
-	assert_non_null(strstr(f.text, "\"p'rog\" ADD COLUMN cell text"));
+	assert_non_null(
+		strstr(f.text, "\"p'rog\" ADD COLUMN cell pg_catalog.text"));
 	assert_int_equal(progress_verify(&table, good, 0, false, &f), -1);
 	assert_string_equal(f.text,
 		"the progress table does not exist; run: CREATE SCHEMA IF NOT "
 		"EXISTS \"q\"; CREATE TABLE IF NOT EXISTS \"q\".\"p'rog\" (sink "
-		"text NOT NULL, partition_id bigint NOT NULL, partition text "
-		"NOT NULL, last_offset bigint NOT NULL, last_created_at "
-		"timestamptz, group_id bigint, cell text, updated_at "
-		"timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (sink, "
-		"partition_id))");
+		"pg_catalog.text NOT NULL, partition_id bigint NOT NULL, "
+		"partition pg_catalog.text NOT NULL, last_offset bigint NOT "
+		"NULL, last_created_at pg_catalog.timestamptz, group_id "
+		"bigint, cell pg_catalog.text, updated_at "
+		"pg_catalog.timestamptz NOT NULL DEFAULT pg_catalog.now(), "
+		"PRIMARY KEY (sink, partition_id))");
 }
 
 static void

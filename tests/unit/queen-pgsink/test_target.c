@@ -148,6 +148,40 @@ a_batch_and_its_progress_commit_together(void **state)
 	assert_string_equal(value("select count(*) from t"), "4");
 }
 
+/* Names that the role's search_path finds before the server's own. */
+static void
+progress_does_not_go_by_the_search_path(void **state)
+{
+	(void)state;
+	value("create schema odd; create function odd.now() returns"
+	      " timestamptz language sql as $$ select timestamptz 'epoch' $$;"
+	      " create function odd.unnest(bigint[]) returns setof bigint"
+	      " language sql as $$ select 1::bigint where false $$;"
+	      " create function odd.never(text, text) returns bool language"
+	      " sql as $$ select false $$; create operator odd.= (function ="
+	      " odd.never, leftarg = text, rightarg = text);"
+	      " create domain odd.text as int; create domain odd.json as int;"
+	      " create role odd login superuser; alter role odd set"
+	      " search_path = odd, public, pg_catalog");
+	doc.conn.user = SPAN_LIT("odd");
+	assert_string_equal(set_up(), "");
+	add(3, 0, "{\"id\":1,\"n\":1}");
+	apply_all();
+	batch_new();
+	add(3, 1, "{\"id\":2}");
+	apply_all();
+	assert_string_equal(
+		value("select concat_ws(' ', partition_id, last_offset,"
+		      " updated_at > now() - interval '1 hour',"
+		      " (select count(*) from t)) from queen.sink_progress"),
+		"3 1 t 2");
+	target_free(target);
+	target = NULL;
+	value("drop schema odd cascade; drop table queen.sink_progress;"
+	      " reassign owned by odd to postgres; drop owned by odd;"
+	      " drop role odd");
+}
+
 static void
 many_shapes_and_chunks_are_one_transaction(void **state)
 {
@@ -732,6 +766,7 @@ main(void)
 		TEST(setup_refuses_what_an_operator_must_mend),
 		TEST(setup_asks_for_the_progress_table_it_may_not_make),
 		TEST(a_batch_and_its_progress_commit_together),
+		TEST(progress_does_not_go_by_the_search_path),
 		TEST(many_shapes_and_chunks_are_one_transaction),
 		TEST(poison_is_filed_and_its_partition_waits),
 		TEST(a_value_that_a_later_message_frees_is_filed),
