@@ -257,6 +257,7 @@ static void
 put_value(struct buf *b, const struct conf_item *i, const void *base)
 {
 	const char *s;
+	int64_t n;
 
 	switch (i->type) {
 	case CONF_BOOL:
@@ -264,8 +265,12 @@ put_value(struct buf *b, const struct conf_item *i, const void *base)
 			*(const bool *)field_const(base, i) ? "true" : "false");
 		return;
 	case CONF_INT:
-		buf_printf(
-			b, "%" PRId64, *(const int64_t *)field_const(base, i));
+		n = *(const int64_t *)field_const(base, i);
+		/* without a default the field stays 0, which may be none */
+		if (!i->dflt && n < i->min)
+			buf_puts(b, "<unset>");
+		else
+			buf_printf(b, "%" PRId64, n);
 		return;
 	case CONF_STR:
 	case CONF_WORD:

@@ -247,6 +247,33 @@ printing_shows_effective_values_and_no_secret(void **state)
 }
 
 static void
+a_number_without_a_default_may_be_unset(void **state)
+{
+	static const struct conf_item one = { .name = "T_PORT",
+		.type = CONF_INT,
+		.at = AT(port),
+		.min = 1,
+		.max = 65535 };
+	static const struct {
+		const char *set, *shown;
+	} rows[] = { { NULL, "T_PORT=<unset>\n" }, { "", "T_PORT=<unset>\n" },
+		{ "1", "T_PORT=1\n" } };
+
+	for (size_t i = 0; i < 3; i++) {
+		char text[64] = "";
+		FILE *f = fmemopen(text, sizeof(text), "w");
+
+		clear(state);
+		if (rows[i].set)
+			setenv("T_PORT", rows[i].set, 1);
+		assert_int_equal(conf_load(&one, 1, &s, &e), 0);
+		conf_print(&one, 1, &s, f);
+		fclose(f);
+		assert_string_equal(text, rows[i].shown);
+	}
+}
+
+static void
 the_boot_log_has_a_line_per_group(void **state)
 {
 	char got[2048];
@@ -305,6 +332,7 @@ main(void)
 		cmocka_unit_test(an_accepted_name_never_fails),
 		cmocka_unit_test(a_secret_may_come_from_a_file),
 		cmocka_unit_test(printing_shows_effective_values_and_no_secret),
+		cmocka_unit_test(a_number_without_a_default_may_be_unset),
 		cmocka_unit_test(the_boot_log_has_a_line_per_group),
 		cmocka_unit_test(help_names_every_setting),
 	};
