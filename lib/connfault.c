@@ -28,6 +28,26 @@ char_len(struct span s)
 	return n;
 }
 
+/* Does libpq begin another sentence on the next line, of a hint or a host? */
+static bool
+is_sentence(struct span s)
+{
+	static const char host[] = "\nconnection to server";
+
+	return s.n > 2 && s.p[0] == '\n' &&
+	       (s.p[1] == '\t' ||
+		       (s.n >= sizeof(host) - 1 &&
+			       memcmp(s.p, host, sizeof(host) - 1) == 0));
+}
+
+/* Ends what is in the line, unless it is ended. */
+static void
+put_stop(struct buf *b)
+{
+	if (b->len > 0 && !strchr(" .:;,?!", b->p[b->len - 1]))
+		buf_putc(b, '.');
+}
+
 /* Runs of white space and controls become a space, what is no UTF-8 a `?`. */
 static void
 put_line(struct buf *b, struct span s)
@@ -42,6 +62,8 @@ put_line(struct buf *b, struct span s)
 			buf_putc(b, '?');
 			n = 1;
 		} else if (c <= ' ' || c == 0x7f) {
+			if (is_sentence(s))
+				put_stop(b);
 			if (b->len > 0 && b->p[b->len - 1] != ' ')
 				buf_putc(b, ' ');
 		} else {

@@ -45,7 +45,14 @@ test_texts_are_one_line_of_utf8(void **state)
 {
 	(void)state;
 	says("plain", "plain");
-	says("  a\r\n\tb\x7f  c \n", "a b c");
+	says("  a\r\n b\x7f  c \n", "a b c");
+	/* libpq's hints and hosts, a line each */
+	says("host a: refused\n\tIs it up?\nconnection to server b: refused"
+	     "\n\tIs it up?\n",
+		"host a: refused. Is it up? connection to server b: refused. "
+		"Is it up?");
+	says("refused\nconnection to server b: refused\n\t\n",
+		"refused. connection to server b: refused.");
 	says("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x90\x9d",
 		"\xc3\xa4 \xe2\x82\xac \xf0\x9f\x90\x9d");
 	/* another encoding, a stray byte, one cut off, a surrogate, too long */
