@@ -173,19 +173,65 @@ on_probe(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	}
 }
 
-/* It would take the messages out of the transaction of their progress. */
-static bool
-ends_transactions(struct span sql)
+/* Comments nest. */
+static struct span
+behind_comment(struct span s)
 {
-	static const char *const words[] = { "abort", "begin", "commit", "end",
-		"prepare", "release", "rollback", "savepoint", "start" };
-	struct span s = span_trim(sql);
+	size_t depth = 0;
+
+	do {
+		size_t step = 1;
+
+		if (s.n >= 2 && memcmp(s.p, "/*", 2) == 0) {
+			depth++;
+			step = 2;
+		} else if (s.n >= 2 && memcmp(s.p, "*/", 2) == 0) {
+			depth--;
+			step = 2;
+		}
+		s = span_make(s.p + step, s.n - step);
+	} while (depth > 0 && s.n > 0);
+	return s;
+}
+
+/* Behind blanks, semicolons and comments. */
+static struct span
+first_word(struct span s)
+{
 	size_t n = 0;
 
+	for (;;) {
+		s = span_trim(s);
+		if (s.n >= 1 && s.p[0] == ';') {
+			s = span_make(s.p + 1, s.n - 1);
+		} else if (s.n >= 2 && memcmp(s.p, "--", 2) == 0) {
+			while (s.n > 0 && *s.p != '\n')
+				s = span_make(s.p + 1, s.n - 1);
+		} else if (s.n >= 2 && memcmp(s.p, "/*", 2) == 0) {
+			s = behind_comment(s);
+		} else {
+			break;
+		}
+	}
 	while (n < s.n && (s.p[n] | 32) >= 'a' && (s.p[n] | 32) <= 'z')
 		n++;
+	return span_make(s.p, n);
+}
+
+/*
+ * Transactions: it would take the messages out of the one of their progress.
+ * A copy is a conversation, not a statement with parameters.
+ */
+static bool
+may_not_run(struct span sql)
+{
+	static const char *const words[] = { "abort", "begin", "commit", "copy",
+		"end", "prepare", "release", "rollback", "savepoint", "start" };
+	struct span word = first_word(sql);
+
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (strlen(words[i]) == n && strncasecmp(s.p, words[i], n) == 0)
+		if (strlen(words[i]) == word.n &&
+			strncasecmp(word.p, words[i], word.n) == 0)
 			return true;
 	return false;
 }
@@ -196,10 +242,11 @@ setup_check_mode(struct setup *s)
 	struct buf sql = BUF_ZERO;
 
 	if (s->doc->mode == CONNDOC_SQL &&
-		ends_transactions(s->doc->statement)) {
+		may_not_run(s->doc->statement)) {
 		connfault_set(&s->fault, "statement", false,
-			"sink.statement must not begin or end transactions: "
-			"it runs within the one of its progress");
+			"sink.statement must not begin or end transactions, "
+			"nor copy: it runs within the transaction of its "
+			"progress");
 		setup_finish(s);
 	} else if (s->doc->mode == CONNDOC_SQL) {
 		describe(s, s->plan->params_n, on_described);

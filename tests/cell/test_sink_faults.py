@@ -56,6 +56,19 @@ def test_what_setup_refuses_is_in_the_status(sinks, far):
         (0, "5eed00c0ffee")]
 
 
+def test_what_a_statement_may_not_be(sinks, far):
+    """It shares the transaction of its progress, and is no conversation."""
+    for i, statement in enumerate((
+            "commit", " ;;BEGIN", "/* a /* b */ c */-- d\n\tRollback to x",
+            "copy public.%s from stdin", "--\nCOPY (select 1) to stdout")):
+        s = sinks("word%d" % i, "sql", params=[], statement=statement)
+        s.await_error("statement", "must not begin or end transactions")
+    fine = sinks("fine", "sql", params=["$.id"], statement="/* commit */ --\n"
+                 " insert into public.fine values ($1::int, 0)")
+    fine.push([{"id": 1}])
+    fine.await_rows([(1, 0)])
+
+
 # of before times, groups and cells were kept in it
 OLD_PROGRESS = "create table public.progress (sink text, partition_id" \
     " bigint, partition text, last_offset bigint, updated_at timestamptz" \
