@@ -11,28 +11,33 @@
 #include "pgtext.h"
 
 #define TABLE                                                                  \
-	"(SELECT c.oid FROM pg_catalog.pg_class c"                             \
-	" JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"            \
-	" WHERE n.nspname = $1 AND c.relname = $2"                             \
-	" AND c.relkind IN ('r', 'p'))"
+	"(select c.oid from pg_catalog.pg_class c"                             \
+	" join pg_catalog.pg_namespace n on n.oid = c.relnamespace"            \
+	" where n.nspname = $1 and c.relname = $2"                             \
+	" and c.relkind in ('r', 'p'))"
 
-static const char oid_sql[] = "SELECT " TABLE;
+static const char oid_sql[] =
+	"select t.oid, coalesce((select pg_catalog.sum("
+	"pg_catalog.pg_relation_size(p.relid))::pg_catalog.int8"
+	" from pg_catalog.pg_partition_tree(t.oid) p),"
+	" pg_catalog.pg_relation_size(t.oid))"
+	" from (select " TABLE " as oid) t";
 static const char columns_sql[] =
-	"SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),"
+	"select a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),"
 	" a.attgenerated <> '', a.attidentity = 'a'"
-	" FROM pg_catalog.pg_attribute a WHERE a.attrelid = " TABLE
-	" AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
+	" from pg_catalog.pg_attribute a where a.attrelid = " TABLE
+	" and a.attnum > 0 and not a.attisdropped order by a.attnum";
 static const char key_sql[] =
-	"SELECT a.attname FROM pg_catalog.pg_index i"
-	" CROSS JOIN LATERAL pg_catalog.unnest(i.indkey::int2[])"
-	" WITH ORDINALITY k(attnum, ord)"
-	" JOIN pg_catalog.pg_attribute a"
-	" ON a.attrelid = i.indrelid AND a.attnum = k.attnum"
-	" WHERE k.ord <= i.indnkeyatts AND i.indexrelid = ("
-	"SELECT x.indexrelid FROM pg_catalog.pg_index x"
-	" WHERE x.indrelid = " TABLE " AND x.indisvalid"
-	" AND (x.indisprimary OR x.indisreplident)"
-	" ORDER BY x.indisprimary DESC LIMIT 1) ORDER BY k.ord";
+	"select a.attname from pg_catalog.pg_index i"
+	" cross join lateral pg_catalog.unnest(i.indkey::pg_catalog.int2[])"
+	" with ordinality k(attnum, ord)"
+	" join pg_catalog.pg_attribute a"
+	" on a.attrelid = i.indrelid and a.attnum = k.attnum"
+	" where k.ord <= i.indnkeyatts and i.indexrelid = ("
+	"select x.indexrelid from pg_catalog.pg_index x"
+	" where x.indrelid = " TABLE " and x.indisvalid"
+	" and (x.indisprimary or x.indisreplident)"
+	" order by x.indisprimary desc limit 1) order by k.ord";
 
 void
 facts_init(
@@ -65,6 +70,7 @@ on_oid(void *arg, PGresult *const *res, int n, const struct connfault *why)
 	if (failed(f, why))
 		return;
 	f->found.oid = (uint32_t)pgtext_i64(res[0], 0, 0);
+	f->found.size_bytes = pgtext_i64(res[0], 0, 1);
 }
 
 static void

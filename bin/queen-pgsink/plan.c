@@ -8,6 +8,8 @@
 #include "jwrite.h"
 #include "pgquote.h"
 
+enum { OUTGROWN_FROM_BYTES = 1 << 20 };
+
 static bool
 is_named(const void *item, const void *key)
 {
@@ -226,6 +228,7 @@ plan_make(const struct conndoc_sink *doc, const struct plan_facts *facts,
 	p->arena = a;
 	p->doc = doc;
 	p->oid = facts->oid;
+	p->size_bytes = facts->size_bytes;
 	p->scratch = arena_zalloc(&p->arena, sizeof(*p->scratch));
 	take_columns(p, facts);
 	if (take_key(p, facts, f) != 0 || take_metadata(p, f) != 0 ||
@@ -269,4 +272,10 @@ plan_same(const struct plan *a, const struct plan *b)
 	}
 	return a->key_n == 0 ||
 	       memcmp(a->key, b->key, a->key_n * sizeof(*a->key)) == 0;
+}
+
+bool
+plan_outgrown(const struct plan *old, const struct plan *now)
+{
+	return now->size_bytes > 2 * old->size_bytes + OUTGROWN_FROM_BYTES;
 }

@@ -45,6 +45,7 @@ struct plan {
 	struct arena arena;
 	const struct conndoc_sink *doc;	/* borrowed */
 	uint32_t oid;
+	int64_t size_bytes;		/* of the table, when it was read */
 	struct plan_column *columns;	/* live ones, in table order */
 	size_t columns_n;
 	struct map by_name;
@@ -71,6 +72,7 @@ struct plan_scratch {
  */
 struct plan_facts {
 	uint32_t oid;
+	int64_t size_bytes;
 	const struct plan_column *columns;
 	size_t columns_n;
 	const struct span *key;
@@ -86,6 +88,11 @@ int plan_make(const struct conndoc_sink *doc, const struct plan_facts *facts,
 void plan_free(struct plan *p);
 /* Same columns and key: statements prepared for one fit the other. */
 bool plan_same(const struct plan *a, const struct plan *b);
+/*
+ * The table grew so much that the server's plans for the old one may be wrong:
+ * it keeps one that walks a small table, until somebody analyzes it.
+ */
+bool plan_outgrown(const struct plan *old, const struct plan *now);
 /* The number of the column of exactly that name; -1 when there is none. */
 int plan_column(const struct plan *p, struct span name);
 

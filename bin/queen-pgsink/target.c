@@ -163,7 +163,8 @@ on_facts(void *arg, struct plan *plan, const struct connfault *why)
 		return;
 	}
 	t->looked_ms = clk_mono_ms();
-	if (t->plan && plan_same(t->plan, plan)) {
+	if (t->plan && plan_same(t->plan, plan) &&
+		!plan_outgrown(t->plan, plan)) {
 		plan_free(plan);
 	} else {
 		if (t->plan)
@@ -189,8 +190,8 @@ on_up(void *arg)
 
 	/* a commit that is told must be one that stays */
 	pglink_exec(t->session.link, NULL,
-		"SELECT pg_catalog.set_config('synchronous_commit', 'on',"
-		" false) WHERE pg_catalog.current_setting("
+		"select pg_catalog.set_config('synchronous_commit', 'on',"
+		" false) where pg_catalog.current_setting("
 		"'synchronous_commit') = 'off'",
 		NULL, 0, NULL, NULL);
 	pglink_sync(t->session.link);

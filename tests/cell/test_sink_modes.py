@@ -133,6 +133,35 @@ TABLE_CDC = "create table public.copy (id int primary key, n int, big text, ours
     " text default 'own')"
 
 
+def test_a_table_that_grew_is_not_walked(sinks):
+    """The server keeps the plan it made for a small table."""
+    s = sinks("grown", "cdc", table="create table public.%s (id int primary"
+              " key, t text) with (autovacuum_enabled = off)")
+
+    def delete(*ids):
+        s.push([{"op": "d", "table": "t", "key": {"id": i}, "after": None,
+                 "before": {"id": i}, "lsn": "0/1", "ts": "", "seq": 0}
+                for i in ids])
+
+    s.far.rows("insert into grown values (1, 'x'), (0, 'last')")
+    s.far.rows("analyze grown")
+    delete(*range(100, 120), 1)
+    s.await_rows([(0, "last")])
+    s.far.rows("insert into grown select n, repeat('x', 100)"
+               " from generate_series(1, 30000) n")
+    # the table is looked at with the first batch after a second
+    wait_until(lambda: delete(200) or s.far.rows(
+        "select count(*) from pg_stat_user_tables where relname = 'grown'"
+        " and idx_scan > 0")[0][0], every_s=0.5)
+    walked = "select seq_scan, idx_scan from pg_stat_user_tables" \
+        " where relname = 'grown'"
+    wait_until(lambda: s.lag() == 0)
+    (seq, idx), = s.far.rows(walked)
+    delete(*range(300, 350))
+    wait_until(lambda: s.far.rows(walked)[0][1] >= idx + 50)
+    assert s.far.rows(walked)[0][0] == seq
+
+
 def test_sql_runs_once_for_each_message(sinks, far):
     far.run("create table public.account (id text primary key, sum numeric)",
             "insert into account values ('x', 0), ('y', 0)")
