@@ -241,8 +241,7 @@ setup_check_mode(struct setup *s)
 {
 	struct buf sql = BUF_ZERO;
 
-	if (s->doc->mode == CONNDOC_SQL &&
-		may_not_run(s->doc->statement)) {
+	if (s->doc->mode == CONNDOC_SQL && may_not_run(s->doc->statement)) {
 		connfault_set(&s->fault, "statement", false,
 			"sink.statement must not begin or end transactions, "
 			"nor copy: it runs within the transaction of its "
