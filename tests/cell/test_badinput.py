@@ -97,6 +97,10 @@ def bodies(part=NIL, dead=NIL, lease=NIL):
              "txn": "t"}]}),
         API + "/connectors/:name/resync": (
             API + "/connectors/sink/resync", {"from": "end"}),
+        API + "/connectors/:name/adopt": (
+            API + "/connectors/sink/adopt", {"x": 1}),
+        API + "/connectors/:name/reset": (
+            API + "/connectors/sink/reset", {"x": 1}),
         API + "/configure": (API + "/configure", {
             "queue": "c", "namespace": "n", "task": "t", "mode": "merge",
             "options": OPTIONS}),
@@ -188,7 +192,7 @@ def served():
 
 def test_the_table_of_valid_bodies_names_every_post_route():
     posts = {path for method, path in served() if method == "POST"}
-    assert len(posts) == 24
+    assert len(posts) == 26
     assert set(bodies()) == posts
     assert set(puts()) == {path for method, path in served()
                            if method == "PUT"}
@@ -224,7 +228,7 @@ NOT_JSON = [b"{", b'{"items":', b"nul", b"\x00", b"\xff\xfe{}", b"{}{}",
             b'{"a":"\xed\xa0\x80"}', b"\xef\xbb\xbf{}", b'{"a":NaN}',
             b'{"a"}', b"a=1&b=2", b"[" * 10000, b'{"a":' * 10000]
 # These read no body, or none that could be refused.
-LENIENT = {"extend", "retry", "refresh", "logout"}
+LENIENT = {"extend", "retry", "refresh", "logout", "adopt", "reset"}
 # Here an array is a call, so an empty one is an empty call.
 ARRAYS = {"kv", "timers"}
 

@@ -33,6 +33,9 @@ OF_CELL = {API + "/status", API + "/status/buffers",
            API + "/analytics/postgres-stats"}
 OWN = ("kv_quota", "kv_usage", "kv", "timers", "traces", "trace_names",
        "queues")
+SINK = {"kind": "sink", "enabled": False,
+        "connection": {"host": "h", "database": "d", "user": "u"},
+        "sink": {"queue": "orders", "table": "t", "mode": "append"}}
 BY_QUEUE = ("partitions", "partition_heads", "groups", "dead_letters")
 BY_PART = ("segments", "segment_ids", "consumers")
 
@@ -57,7 +60,7 @@ class Tenant:
         return reply.body
 
     def pop(self, **query):
-        m, = self.cell.pop("orders", group="workers", subscriptionMode="all",
+        m, = self.cell.pop("orders", group="billing", subscriptionMode="all",
                            headers=self.headers, batch=1, **query)
         return m
 
@@ -67,7 +70,7 @@ class Tenant:
         cell.push("orders", [mine + "0", mine + "1", mine + "2"],
                   ids=["t0", "t1", "t2"], partition="p", headers=h)
         m = self.pop()
-        cell.ack([m], group="workers", status="dlq", error="why", headers=h)
+        cell.ack([m], group="billing", status="dlq", error="why", headers=h)
         m = self.pop(leaseSeconds=3600)
         assert m["transactionId"] == "t1" and m["data"] == mine + "1"
         self.part, self.lease = m["partitionId"], m["leaseId"]
@@ -83,6 +86,7 @@ class Tenant:
             "op": "schedule", "queue": "later", "timerKey": "k",
             "delayMs": 3600000, "txn": "t",
             "payload": base64.b64encode(json.dumps(mine).encode()).decode()}])
+        self.call("PUT", API + "/connectors/copy", SINK)
 
     def rows(self):
         """Every row of the tenant, whole, by table."""
@@ -96,6 +100,9 @@ class Tenant:
             found[table] = [r[0] for r in db.rows(
                 "select to_jsonb(x)::text from queen.%s x where %s order by 1"
                 % (table, cond), (self.uuid,))]
+        found["connectors"] = db.rows(
+            "select key, value::text from queen.kv where namespace = 'queen-pg'"
+            " and key like 'conn:' || %s || ':%%'", (self.uuid,))
         return found
 
 
@@ -103,7 +110,7 @@ class Tenant:
 def two(cell):
     a, b = Tenant(cell, A), Tenant(cell, B)
     for t in a, b:
-        for table in OWN[2:] + BY_QUEUE + BY_PART:
+        for table in OWN[2:] + BY_QUEUE + BY_PART + ("connectors",):
             assert t.rows()[table], table
     return a, b
 
@@ -136,7 +143,9 @@ def requests(names, ids):
         if method == "POST" and pattern in posts:
             body = rename(posts[pattern][1])
         elif method == "PUT":
-            body = {"value": "forged", "forever": True}
+            sink = {**SINK["sink"], "queue": names["queue"]}
+            body = {**SINK, "sink": sink} if "/connectors/" in pattern \
+                else {"value": "forged", "forever": True}
         elif pattern == API + "/dlq" and method in ("GET", "DELETE"):
             path[-1] += "?queue=" + names["queue"]
         yield method, pattern, "/".join(path), body
@@ -147,8 +156,9 @@ def of(t):
             "transactionId": "t1"}
 
 
-NAMES = {"queue": "orders", "group": "workers", "partition": "p", "ns": "n",
-         "key": "k", "timers": "later", "timerKey": "k", "traceName": "trace"}
+NAMES = {"queue": "orders", "group": "billing", "partition": "p", "ns": "n",
+         "key": "k", "timers": "later", "timerKey": "k", "traceName": "trace",
+         "name": "copy"}
 
 
 def test_a_reader_changes_nothing(cell, two):
@@ -201,11 +211,11 @@ def test_no_route_changes_the_other_tenant(cell, two):
         cell.request(method, path, body, headers=b.headers)
         assert a.rows() == before, (method, path, body)
     # it did change its own
-    assert b.rows()["queues"] == []
+    assert b.rows()["queues"] == b.rows()["connectors"] == []
     # and what is a's is still served
     assert cell.get(API + "/kv/n/k", headers=a.headers).body["value"] == "aa"
     assert cell.ack([{"transactionId": "t1", "partitionId": a.part,
-                      "leaseId": a.lease}], group="workers",
+                      "leaseId": a.lease}], group="billing",
                     headers=a.headers)[0]["success"] is True
 
 
@@ -234,7 +244,7 @@ def test_what_is_anothers_is_what_is_not(cell, two):
     a, _ = two
     stranger = who("00000000-0000-0000-0000-0000000000cc")
     nobody = who("00000000-0000-0000-0000-0000000000dd")
-    lost = dict(NAMES, queue="ordera", group="workera")
+    lost = dict(NAMES, queue="ordera", group="billinh")
     # of the same kind and form, of a partition that never was
     part = a.part[:-4] + "%04x" % (int(a.part[-4:], 16) ^ 0x0ff0)
     lease = "%s%s" % (a.lease[:-4], "0000")

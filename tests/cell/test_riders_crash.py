@@ -120,7 +120,8 @@ def agrees(reply, done):
 
 
 def test_cut_behind_any_message(new_cell, db, proxy):
-    cell = new_cell(PG_PORT=proxy.port.number).start()
+    # one link per lane would be dialled anew behind each cut
+    cell = new_cell(PG_PORT=proxy.port.number, DB_POOL_SIZE=16).start()
     steps = Steps(cell, db, proxy)
     assert not steps.run(DONE)
     after = 0

@@ -170,6 +170,10 @@ ROUTES = {
         ("DELETE", API + "/connectors/" + n.connector, None)],
     ("POST", API + "/connectors/:name/resync"): post(
         API + "/connectors/{n.connector}/resync", lambda n: None),
+    ("POST", API + "/connectors/:name/adopt"): post(
+        API + "/connectors/{n.connector}/adopt", lambda n: None),
+    ("POST", API + "/connectors/:name/reset"): post(
+        API + "/connectors/{n.connector}/reset", lambda n: None),
 
     ("GET", CG): get(CG),
     ("GET", CG + "/lagging"): get(CG + "/lagging?minLagSeconds=0"),
