@@ -53,8 +53,9 @@ tool_obj = $(call obj,$(filter-out %/main.c,$(sort $(wildcard bin/$(1)/*.c))))
 # ---- libraries: asked once, kept in build/pkg.mk ----
 PKGS_lib := libevent_core libevent_extra libpq libzstd libsodium libcrypto libcurl
 PKGS_queenctl := libcurl smartcols yaml-0.1
+PKGS_queen-s3 := libarchive
 PKGS_test := cmocka
-# http-parser ships no .pc file
+# snappy and http-parser ship no .pc file
 LIBS_HTTP := $(if $(shell grep -ls http_parser.h lib/*.c),-lhttp_parser)
 
 # Goals that compile nothing themselves must work without the libraries.
@@ -62,9 +63,11 @@ NO_BUILD := deps deps-test clean fmt check demo uninstall dist man fuzz
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(NO_BUILD),$(MAKECMDGOALS)),all),)
 include build/pkg.mk
 endif
+LIBS_queen-s3 += -lsnappy
 build/pkg.mk: Makefile
 	@mkdir -p build
-	@for s in 'lib $(PKGS_lib)' 'queenctl $(PKGS_queenctl)'; do \
+	@for s in 'lib $(PKGS_lib)' 'queenctl $(PKGS_queenctl)' \
+			'queen-s3 $(PKGS_queen-s3)'; do \
 		set -- $$s; n=$$1; shift; c=$$(pkg-config --cflags "$$@") && \
 		l=$$(pkg-config --libs "$$@") || { rm -f $@.new; \
 		echo "libraries are missing: run 'make deps'" >&2; exit 1; }; \
@@ -203,7 +206,8 @@ man:
 	$(Q)sh tests/lint/man $(MAN)
 lint: all tests
 	$(Q)MAKE='$(MAKE)' CC='$(CC)' CLANG_FORMAT='$(CLANG_FORMAT)' \
-		FLAGS='-D_GNU_SOURCE -Ilib $(CFLAGS_lib) $(CFLAGS_queenctl)' \
+		FLAGS='-D_GNU_SOURCE -Ilib $(CFLAGS_lib) $(CFLAGS_queenctl) \
+		$(CFLAGS_queen-s3)' \
 		sh tests/lint/run $(B)
 fmt:
 	$(CLANG_FORMAT) -i $(C_FILES)

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The buffers of all queues of the process against QUEEN_S3_MEMORY_MB: above
+ * it the largest one, and only that, is told to close its window early.
+ */
+#ifndef QUEEN_S3_BUDGET_H
+#define QUEEN_S3_BUDGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct budget;
+struct budget_item { /* embedded in a queue */
+	struct budget *budget;
+	struct budget_item *prev, *next;
+	int64_t bytes;
+	bool told;
+	void (*force)(void *arg);
+	void *arg;
+};
+struct budget *budget_new(int64_t limit_bytes);
+void budget_free(struct budget *b);
+void budget_join(struct budget *b, struct budget_item *i,
+	void (*force)(void *arg), void *arg);
+/* May call force of any item, later in the turn never now. */
+void budget_report(struct budget_item *i, int64_t bytes);
+void budget_leave(struct budget_item *i);
+int64_t budget_used(const struct budget *b);
+int64_t budget_limit(const struct budget *b);
+
+#endif

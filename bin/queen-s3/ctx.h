@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of one process and of one sink share; all borrowed. */
+#ifndef QUEEN_S3_CTX_H
+#define QUEEN_S3_CTX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "qid.h"
+#include "s3conf.h"
+
+struct budget;
+struct cell;
+struct loop;
+struct metrics;
+struct place;
+struct s3;
+struct seal;
+struct settings;
+
+/* Of the process. */
+struct ctx {
+	struct loop *loop;
+	const struct settings *conf;
+	const struct seal *seal;
+	struct cell *cell;
+	struct budget *budget;
+	char cell_tag[13];
+};
+
+/* Of one sink: what its queues need. */
+struct sink_ctx {
+	struct ctx *x;
+	const struct s3conf *conf;
+	struct qid tenant;
+	char tenant_text[QID_TEXT_MAX];
+	bool env; /* the sink of the environment */
+	struct s3 *s3;
+	struct place *place;
+};
+
+#endif
