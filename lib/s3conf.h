@@ -75,6 +75,9 @@ bool s3conf_codec_of(struct span s, enum s3_codec *out);
 bool s3conf_layout_of(struct span s, enum s3_layout *out);
 bool s3conf_align_of(struct span s, enum s3_align *out);
 
+/* A prefix as it is kept: no outer slash, no segment empty, `.` or `..`. */
+bool s3conf_prefix_ok(struct span s);
+
 /*
  * Appends ` sink=... start=...`, the part of the boot line that is of this
  * sink (spec 3): no secret, four characters at most of a key id.

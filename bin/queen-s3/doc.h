@@ -35,6 +35,7 @@ struct doc_intent {
 	enum s3_codec codec; /* in force */
 	enum s3_layout layout;
 	enum s3_align align;
+	bool align_known; /* older ones record neither it, prefix nor bucket */
 	struct span writer, prefix, bucket;
 	char cell[DOC_CELL_TAG + 1]; /* tag of the cell; "" in older ones */
 };
@@ -52,10 +53,13 @@ void doc_committed_write(struct buf *b, const struct doc_committed *c);
 bool doc_committed_read(
 	struct span text, struct arena *a, struct doc_committed *out);
 
-/* What `queenctl s3 resume` asks of a queue that is held. */
+/*
+ * What `queenctl s3 resume` asks of a queue that is held:
+ *	{"resume":"newest","atMs":n}  or  {"resume":"prefix","prefix":p,"atMs":n}
+ */
 struct doc_resume {
 	bool newest; /* else: under a new prefix */
-	struct span prefix; /* the new one */
+	struct span prefix; /* the new one, lawful as a setting is */
 	int64_t at_ms;
 };
 bool doc_resume_read(struct span text, struct arena *a, struct doc_resume *out);
@@ -99,9 +103,13 @@ bool doc_manifest_is(const struct doc_manifest *m, const struct doc_intent *i,
 	struct span sink, struct span tenant, struct span queue);
 
 /*
- * Checkpoint: one zstd frame of JSON.  Written position by position, in the
- * order of names, which the caller keeps: a million of them are never a tree.
+ * Checkpoint: one zstd frame of JSON.  Written and read position by position,
+ * a million of them are never a tree; the order, by name, is the caller's.
  */
+struct doc_checkpoint {
+	int64_t k, end_us;
+	char cell[DOC_CELL_TAG + 1]; /* whose ids these are; "" in older ones */
+};
 struct doc_position {
 	struct span name;
 	int64_t offset;
@@ -110,23 +118,33 @@ struct doc_position {
 struct object;
 struct doc_checkpoint_writer;
 struct doc_checkpoint_writer *
-doc_checkpoint_begin(struct object *out, int64_t k, int64_t end_us);
+doc_checkpoint_begin(struct object *out, const struct doc_checkpoint *c);
 void doc_checkpoint_add(
 	struct doc_checkpoint_writer *w, const struct doc_position *p);
 void doc_checkpoint_end(struct doc_checkpoint_writer *w); /* frees it */
-typedef void (*doc_position_fn)(void *arg, const struct doc_position *p);
-/* -1: truncated, garbage, over 512 MiB; fn may have been called by then. */
-int doc_checkpoint_read(struct span packed, int64_t *k, int64_t *end_us,
-	doc_position_fn fn, void *arg, struct err *e)
+
+/* packed: borrowed until it is closed. */
+struct doc_checkpoint_reader;
+struct doc_checkpoint_reader *doc_checkpoint_open(struct span packed);
+/*
+ * 1: a position, borrowed until the next call; 0: that was all, and *c is set;
+ * -1: truncated, garbage, over 512 MiB: what came before is void too.
+ */
+int doc_checkpoint_next(struct doc_checkpoint_reader *r, struct doc_position *p,
+	struct doc_checkpoint *c, struct err *e)
 	__attribute__((warn_unused_result));
+void doc_checkpoint_close(struct doc_checkpoint_reader *r);
 
 /* Plan of a window in the layout per-partition: its data keys, zstd. */
 struct doc_plan_writer;
 struct doc_plan_writer *doc_plan_begin(struct object *out, int64_t k);
 void doc_plan_add(struct doc_plan_writer *w, struct span key);
-void doc_plan_end(struct doc_plan_writer *w);
-typedef void (*doc_key_fn)(void *arg, struct span key);
-int doc_plan_read(struct span packed, int64_t *k, doc_key_fn fn, void *arg,
+void doc_plan_end(struct doc_plan_writer *w); /* frees it */
+struct doc_plan_reader;
+struct doc_plan_reader *doc_plan_open(struct span packed);
+/* So too; *k is set at the end. */
+int doc_plan_next(struct doc_plan_reader *r, struct span *key, int64_t *k,
 	struct err *e) __attribute__((warn_unused_result));
+void doc_plan_close(struct doc_plan_reader *r);
 
 #endif
