@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "boot.h"
 #include "clk.h"
 #include "connhost_int.h"
 #include "exit.h"
@@ -165,7 +166,7 @@ connhost_run(const struct connhost_conf *c)
 	h.loop = loop_new();
 	start(&h);
 	if (connhost_http_start(&h, &e) != 0) {
-		code = connhost_fatal(
+		code = boot_fatal(
 			e.kind == ERR_CONFIG ? EXIT_CONFIG : EXIT_INTERNAL,
 			e.text);
 	} else {

@@ -61,7 +61,5 @@ struct connhost_tool {
 
 /* The whole program; the exit code. */
 int connhost_main(const struct connhost_tool *t, int argc, char **argv);
-/* Logs it as the reason of the end; returns the code. */
-int connhost_fatal(int code, const char *text);
 
 #endif

@@ -3,8 +3,7 @@
  * Health and metrics of this node's connectors, on loopback.  A connector in
  * trouble is not the program in trouble: that is red only without the cell.
  */
-#include <stdio.h>
-
+#include "boot.h"
 #include "clk.h"
 #include "connhost_int.h"
 #include "hint.h"
@@ -147,34 +146,6 @@ static const struct hsrv_route routes[] = {
 	{ HSRV_GET, "/metrics", on_metrics, 0 },
 };
 
-/* host:port, the last colon parts them; an IPv6 host may stand in brackets. */
-static bool
-parse_listen(const char *text, char host[256], int64_t *port)
-{
-	const char *colon = strrchr(text, ':');
-	struct span h = span_make(text, colon ? (size_t)(colon - text) : 0);
-
-	if (h.n > 2 && h.p[0] == '[' && h.p[h.n - 1] == ']')
-		h = span_make(h.p + 1, h.n - 2);
-	if (h.n == 0 || h.n >= 256 || !span_i64(span_of(colon + 1), port) ||
-		*port < 0 || *port > 65535)
-		return false;
-	snprintf(host, 256, "%.*s", SPAN_ARG(h));
-	return true;
-}
-
-int
-connhost_check_listen(const char *name, const char *text, struct err *e)
-{
-	char host[256];
-	int64_t port;
-
-	if (!text || !text[0] || parse_listen(text, host, &port))
-		return 0;
-	return err_set(
-		e, ERR_CONFIG, "%s=\"%.200s\" is not host:port", name, text);
-}
-
 int
 connhost_http_start(struct connhost *h, struct err *e)
 {
@@ -184,11 +155,11 @@ connhost_http_start(struct connhost *h, struct err *e)
 		.ctx = h,
 		.max_body_bytes = BODY_MAX,
 		.memory_bytes = MEMORY_BYTES };
-	char host[256];
+	char host[BOOT_HOST_MAX];
 	int64_t port;
 
 	if (!h->conf.listen || !h->conf.listen[0] ||
-		!parse_listen(h->conf.listen, host, &port))
+		!boot_listen(h->conf.listen, host, &port))
 		return 0;
 	h->hsrv = hsrv_new(h->loop, &c);
 	return hsrv_listen(h->hsrv, host, (int)port, e);

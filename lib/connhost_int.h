@@ -156,18 +156,8 @@ int connhost_run(const struct connhost_conf *c);
  */
 int connhost_meet(const struct connhost_conf *c, char tag[CONNHOST_TAG_MAX],
 	struct err *e) __attribute__((warn_unused_result));
-/* host:port, or empty; name: of the variable, for the refusal. */
-int connhost_check_listen(const char *name, const char *text, struct err *e)
-	__attribute__((warn_unused_result));
-/* Exit code of a failed boot. */
-int connhost_code(const struct err *e);
 /* QUEEN_SERVER_ID, else host name, else random; allocated. */
 char *connhost_node(const char *server_id, struct err *e);
-/*
- * What holds passwords leaves no core and shows its memory and environment to
- * nobody; it may open as many files as the system lets it.
- */
-void connhost_harden(void);
 
 /* connhost_doc.c */
 void connhost_doc_read(struct connhost *h);

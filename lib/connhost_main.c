@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "boot.h"
 #include "conf.h"
 #include "connhost_int.h"
 #include "exit.h"
@@ -66,7 +67,7 @@ load(struct boot *b, struct err *e)
 	const struct connhost_tool *t = b->tool;
 
 	if (conf_load(t->items, t->items_n, &b->conf, e) != 0 ||
-		connhost_check_listen(t->listen_name, b->conf.listen, e) != 0 ||
+		boot_check_listen(t->listen_name, b->conf.listen, e) != 0 ||
 		seal_new(b->conf.encryption_key, b->conf.encryption_old_keys,
 			&b->seal, e) != 0)
 		return -1;
@@ -127,7 +128,7 @@ run_parent(struct boot *b)
 		return EXIT_CLEAN;
 	}
 	if (connhost_meet(&c, tag, &e) != 0)
-		return connhost_fatal(connhost_code(&e), e.text);
+		return boot_fatal(boot_code(&e), e.text);
 	return connhost_run(&c);
 }
 
@@ -137,9 +138,9 @@ run(struct boot *b, bool check, bool child)
 	struct err e = ERR_ZERO;
 
 	log_init(NULL, false);
-	connhost_harden();
+	boot_harden();
 	if (load(b, &e) != 0)
-		return connhost_fatal(EXIT_CONFIG, e.text);
+		return boot_fatal(EXIT_CONFIG, e.text);
 	if (check) {
 		conf_print(b->tool->items, b->tool->items_n, &b->conf, stdout);
 		return EXIT_CLEAN;

@@ -3,6 +3,7 @@
  * queen-pgsrc: what the parent of this node's sources (lib/connhost) has to know of
  * them, and the process of one.
  */
+#include "boot.h"
 #include "connchild.h"
 #include "connhost.h"
 #include "ctx.h"
@@ -33,7 +34,7 @@ run(const struct connhost_settings *conf, const char *conninfo,
 	x.child = connchild_open(x.loop, CONNHOST_FD, &face, &e);
 	if (!x.child) {
 		loop_free(x.loop);
-		return connhost_fatal(EXIT_INTERNAL, e.text);
+		return boot_fatal(EXIT_INTERNAL, e.text);
 	}
 	x.task = connchild_task(x.child);
 	s = source_new(&x);

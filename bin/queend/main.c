@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "ack.h"
+#include "boot.h"
 #include "catalog.h"
 #include "change.h"
 #include "clk.h"
@@ -47,10 +47,7 @@
 #endif
 
 enum {
-	BOOT_CONNECT_MS = 10000,
-	BOOT_SCHEMA_RETRY_MS = 180000,
-	BOOT_SCHEMA_WAIT_MS = 60000,
-	BOOT_SCHEMA_POLL_US = 250000,
+	SCHEMA_RETRY_MS = 180000,
 	STOP_SETTLE_MS = 2000, /* for calls in flight; then they are given up */
 	STOP_GIVE_UP_MS = 1000,
 	STOP_POLL_MS = 10,
@@ -68,31 +65,6 @@ struct boot {
 	bool listening;
 	int code;
 };
-
-static int
-fatal(int code, const char *text)
-{
-	char line[320];
-
-	snprintf(line, sizeof(line), "FATAL: %s", text);
-	log_line(LOG_ERROR, "boot", line, NULL);
-	return code;
-}
-
-static int
-code_of(const struct err *e)
-{
-	switch (e->kind) {
-	case ERR_CONFIG:
-		return EXIT_CONFIG;
-	case ERR_DB_RETRY:
-	case ERR_IO:
-	case ERR_AUTH:
-		return EXIT_DEPENDENCY;
-	default:
-		return EXIT_INTERNAL;
-	}
-}
 
 static void
 usage(FILE *out)
@@ -130,20 +102,6 @@ check_settings(const struct settings *s, struct err *e)
 	return 0;
 }
 
-static void
-raise_nofile(void)
-{
-	struct rlimit lim;
-
-	if (getrlimit(RLIMIT_NOFILE, &lim) == 0 &&
-		lim.rlim_cur < lim.rlim_max) {
-		lim.rlim_cur = lim.rlim_max;
-		if (setrlimit(RLIMIT_NOFILE, &lim) != 0)
-			log_line(LOG_WARN, "boot",
-				"cannot raise the limit of open files", NULL);
-	}
-}
-
 static int
 make_conninfo(struct boot *b, struct err *e)
 {
@@ -165,46 +123,19 @@ make_conninfo(struct boot *b, struct err *e)
 	return b->conninfo ? 0 : -1;
 }
 
-/* QUEEN_APPLY_SCHEMA=false: another program applies it, as in other tools. */
-static int
-wait_for_schema(PGconn *pg, struct schema_cell *cell, struct err *e)
-{
-	int64_t until_ms = clk_mono_ms() + BOOT_SCHEMA_WAIT_MS;
-
-	for (;;) {
-		if (schema_read(pg, cell, e) != 0)
-			return -1;
-		if (cell->state == SCHEMA_SAME || cell->state == SCHEMA_NEWER)
-			return 0;
-		if (cell->state == SCHEMA_FOREIGN)
-			return err_set(e, ERR_CONFIG,
-				"the database holds schema major %d, this "
-				"program needs %d",
-				cell->major, SCHEMA_MAJOR);
-		if (clk_mono_ms() >= until_ms)
-			return err_set(e, ERR_DB_RETRY,
-				"the schema is not there and "
-				"QUEEN_APPLY_SCHEMA is false; run `queenctl "
-				"schema apply`");
-		usleep(BOOT_SCHEMA_POLL_US);
-	}
-}
-
 static int
 meet_database(struct boot *b, struct err *e)
 {
 	struct schema_cell cell;
 	int rc;
-	PGconn *pg = pgconn_open_sync(
-		b->conninfo, "queend boot", BOOT_CONNECT_MS, e);
+	PGconn *pg = boot_open(b->conninfo, "queend", e);
 
 	if (!pg)
 		return -1;
 	if (b->conf.apply_schema)
-		rc = schema_apply(
-			pg, BOOT_SCHEMA_RETRY_MS, &cell, NULL, NULL, e);
+		rc = schema_apply(pg, SCHEMA_RETRY_MS, &cell, NULL, NULL, e);
 	else
-		rc = wait_for_schema(pg, &cell, e);
+		rc = boot_schema(pg, &cell, e);
 	if (rc == 0)
 		rc = flags_load_sync(&b->x, pg, e);
 	if (rc == 0)
@@ -249,18 +180,13 @@ on_watchdog(void *arg)
 static int
 listen_metrics(struct boot *b, struct err *e)
 {
-	char host[256];
-	const char *colon = strrchr(b->conf.metrics_bind, ':');
+	char host[BOOT_HOST_MAX];
 	int64_t port;
 
-	if (!colon || (size_t)(colon - b->conf.metrics_bind) >= sizeof(host) ||
-		!span_i64(span_of(colon + 1), &port) || port < 0 ||
-		port > 65535)
+	if (!boot_listen(b->conf.metrics_bind, host, &port))
 		return err_set(e, ERR_CONFIG,
 			"QUEEN_METRICS_BIND=\"%s\" is not host:port",
 			b->conf.metrics_bind);
-	snprintf(host, sizeof(host), "%.*s",
-		(int)(colon - b->conf.metrics_bind), b->conf.metrics_bind);
 	struct hsrv_conf c = {
 		.routes = route_metrics_table,
 		.routes_n = route_metrics_table_n,
@@ -311,7 +237,7 @@ on_catalog(void *arg, const struct err *e)
 		return;
 	b->listening = true;
 	if (start_listening(b, &why) != 0) {
-		b->code = fatal(
+		b->code = boot_fatal(
 			why.kind == ERR_CONFIG ? EXIT_CONFIG : EXIT_INTERNAL,
 			why.text);
 		on_drained(b);
@@ -435,11 +361,11 @@ serve(struct boot *b)
 	struct err e = ERR_ZERO;
 
 	if (make_conninfo(b, &e) != 0 || meet_database(b, &e) != 0)
-		return fatal(code_of(&e), e.text);
+		return boot_fatal(boot_code(&e), e.text);
 	b->instance = instance_take(
 		b->conf.server_id, b->conf.run_dir, b->x.cell_tag, &e);
 	if (!b->instance)
-		return fatal(EXIT_CONFIG, e.text);
+		return boot_fatal(EXIT_CONFIG, e.text);
 	b->x.instance = b->instance;
 	b->x.conninfo = b->conninfo;
 	b->x.conf = &b->conf;
@@ -450,7 +376,7 @@ serve(struct boot *b)
 	loop_on_signal(b->x.loop, SIGHUP, on_hup, b);
 	if (gate_start(b->x.gate, b->x.loop, &e) != 0) {
 		loop_free(b->x.loop);
-		return fatal(EXIT_CONFIG, e.text);
+		return boot_fatal(EXIT_CONFIG, e.text);
 	}
 	start_parts(b);
 	loop_run(b->x.loop);
@@ -514,7 +440,7 @@ main(int argc, char **argv)
 			&b.x.seal, &e) != 0) {
 		gate_free(b.x.gate);
 		conf_fini(conf_items, conf_items_n, &b.conf);
-		return fatal(EXIT_CONFIG, e.text);
+		return boot_fatal(EXIT_CONFIG, e.text);
 	}
 	if (check) {
 		conf_print(conf_items, conf_items_n, &b.conf, stdout);
@@ -533,7 +459,7 @@ main(int argc, char **argv)
 		log_line(LOG_WARN, "boot",
 			"FILE_BUFFER_DIR is ignored: this release has no spool",
 			NULL);
-	raise_nofile();
+	boot_harden();
 	b.code = serve(&b);
 	gate_free(b.x.gate);
 	seal_free(b.x.seal);
