@@ -15,6 +15,7 @@ new_cell  new_cell(**env) -> a queend not yet started
 ctl, alone, stub  queenctl in three surroundings (ctlkit.py)
 new_tool  new_tool("queen-pgsrc", **env) -> a tool not yet started (connkit.py)
 far, far_too, far_server  databases connectors read and write (pgkit.py)
+bucket, new_bucket, new_gate  on a real S3 server (s3kit.py)
 no_last_cell  queenctl remembers no private cell; one test at a time has it
 """
 import contextlib
@@ -33,6 +34,7 @@ from connkit import new_tool  # noqa: E402, F401
 from ctlkit import alone, ctl, stub  # noqa: E402, F401
 from pgkit import (far, far_server, far_servers, far_too,  # noqa: E402, F401
                    far_version)
+from s3kit import bucket, new_bucket, new_gate, s3_server  # noqa: E402, F401
 from sinkkit import sinks  # noqa: E402, F401
 from srckit import src  # noqa: E402, F401
 
