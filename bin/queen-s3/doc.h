@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The documents of the sink: rows of queen.kv (spec 6) and the sidecars of the
- * bucket (spec 13, EDGES): manifest, checkpoint, plan.  Pure text.
+ * bucket (spec 13, EDGES): manifest, checkpoint, plan.  Pure text.  What is
+ * read of a row lies in the arena; of a manifest, in its text too.
  */
 #ifndef QUEEN_S3_DOC_H
 #define QUEEN_S3_DOC_H
