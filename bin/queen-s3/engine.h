@@ -54,6 +54,7 @@ void engine_position(
 enum engine_what {
 	ENGINE_WAIT, /* for an answer that is outstanding */
 	ENGINE_IDLE, /* one discovery interval, then engine_woken */
+	ENGINE_BUSY, /* with itself, in slices: again in the next turn */
 	ENGINE_DISCOVER, /* a page */
 	ENGINE_SEEK, /* first offsets stamped at or after at_us */
 	ENGINE_FETCH,
@@ -64,12 +65,17 @@ enum engine_what {
 struct engine_step {
 	enum engine_what what;
 	uint32_t call; /* to answer by; never 0 */
-	/* DISCOVER: since STAMP_NONE = all, in the order of ids from after_part */
+	/*
+	 * DISCOVER: since STAMP_NONE = all, in the order of ids after after_part;
+	 * else in that of (last write, id) after the pair.  The first page of
+	 * either: after_us STAMP_NONE, after_part 0.
+	 */
 	int64_t since_us, after_us, after_part;
 	/* SEEK, FETCH; borrowed until the next engine call */
 	size_t n;
 	const int64_t *part, *offset;
-	int64_t at_us;
+	int64_t at_us; /* SEEK */
+	int32_t entry_bytes; /* FETCH: of one entry; its first record always */
 };
 void engine_next(struct engine *e, struct engine_step *s);
 void engine_woken(struct engine *e);
@@ -128,13 +134,17 @@ bool engine_lost_next(struct engine *e, size_t *at, struct span *name,
 void engine_committed(struct engine *e);
 
 /*
- * Positions for a checkpoint, in the order of names; the same slices.  Only
- * between windows.  engine_may_checkpoint: not before the first whole pass.
+ * Positions for a checkpoint, in the order of names; the same slices.  From
+ * the first engine_positions_ready to engine_positions_end no window closes,
+ * all else goes on.  engine_may_checkpoint: between windows, and not before
+ * the first whole pass.
  */
 bool engine_may_checkpoint(const struct engine *e);
 bool engine_positions_ready(struct engine *e);
 bool engine_positions_next(
 	struct engine *e, struct span *name, int64_t *part, int64_t *offset);
+/* After the last one, or sooner; then engine_next once more. */
+void engine_positions_end(struct engine *e);
 
 /* ---- from outside ---- */
 void engine_force(struct engine *e); /* close as soon as it is legal */
