@@ -44,7 +44,10 @@ format_new(const struct format_of *o, struct object *out, struct err *e);
 /* -1 with ERR_BUG: out of the order (partition, ts, offset), or finished. */
 int format_add(struct format *f, const struct record *r, struct err *e)
 	__attribute__((warn_unused_result));
-/* The last bytes, and the object sealed. */
+/*
+ * The last bytes, a step of a few milliseconds per call.  1: call again, it
+ * may be in a later turn of the loop; 0: the object is sealed.
+ */
 int format_finish(struct format *f, struct err *e)
 	__attribute__((warn_unused_result));
 void format_free(struct format *f);
