@@ -102,11 +102,12 @@ read_position(struct span item, struct arena *a, struct doc_position *p)
 		!jspan_i64(&v, &p->offset) || p->offset < 0)
 		return false;
 	p->part = -1;
-	if (jspan_next_item(&j) && jspan_take(&j, &v) &&
-		(!jspan_i64(&v, &p->part) || p->part < 0))
-		p->part = -1;
-	while (jspan_next_item(&j))
-		jspan_take(&j, &v);
+	for (bool id = true; jspan_next_item(&j); id = false) {
+		int64_t n;
+
+		if (jspan_take(&j, &v) && id && jspan_i64(&v, &n) && n >= 0)
+			p->part = n;
+	}
 	return jspan_end(&j);
 }
 
