@@ -23,6 +23,9 @@ enum s3_align { S3_HOUR, S3_DAY, S3_UNALIGNED };
 enum s3_start { S3_LATEST, S3_EARLIEST, S3_TIMESTAMP };
 enum s3_sse { S3_SSE_NONE, S3_SSE_AES256, S3_SSE_KMS };
 
+/* Of a tenant's id: the place that its sealed secret is bound to. */
+#define S3CONF_PLACE "s3/%s/sink"
+
 enum { S3CONF_SINK_MAX = 64, S3CONF_SECRET_MAX = 4096, S3CONF_DOC_MAX = 32768 };
 
 /* All strings allocated, never NULL unless said. */

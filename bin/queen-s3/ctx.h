@@ -12,7 +12,6 @@
 struct budget;
 struct cell;
 struct loop;
-struct metrics;
 struct place;
 struct s3;
 struct seal;
@@ -21,11 +20,12 @@ struct settings;
 /* Of the process. */
 struct ctx {
 	struct loop *loop;
-	const struct settings *conf;
+	struct settings *conf;
 	const struct seal *seal;
 	struct cell *cell;
 	struct budget *budget;
 	char cell_tag[13];
+	const char *pg_text;		/* where the cell is, without a password */
 };
 
 /* Of one sink: what its queues need. */

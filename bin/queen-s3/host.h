@@ -10,7 +10,13 @@ struct ctx;
 struct err;
 struct host;
 
-/* Runs the loop until a signal and a drain; the exit code. */
-int host_run(struct ctx *x);
+/* Listens and takes signals; the loop does not run yet. */
+struct host *host_new(struct ctx *x, struct err *e);
+/*
+ * The environment's bucket has to answer, unless tenants have sinks too; then
+ * everything runs until a signal and a drain.  The exit code.
+ */
+int host_run(struct host *h);
+void host_free(struct host *h);
 
 #endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does the bucket answer?  HEAD of the prefix, spec 3. */
+#include <stdio.h>
+
+#include "backoff.h"
+#include "buf.h"
+#include "clk.h"
+#include "sink_int.h"
+
+enum {
+	FIRST_MS = 1000,
+	WAIT_MAX_MS = 60000,
+	QUIET_MS = 30000,
+	EVERY_MS = 30000, /* while it answers */
+};
+
+static void
+note(struct sink *s, bool ok)
+{
+	uint64_t suppressed;
+
+	s->bad_bucket.every_ms = QUIET_MS;
+	if (ok && (!s->checked || !s->reachable))
+		log_line(LOG_INFO, "queen-s3", "the bucket answers",
+			"bucket=%s endpoint=%s", s->s3conf.bucket,
+			s->s3conf.endpoint);
+	if (!ok && log_sample(&s->bad_bucket, clk_mono_ms(), &suppressed))
+		log_line(LOG_WARN, "queen-s3", "the bucket does not answer",
+			"bucket=%s endpoint=%s error=%s suppressed=%llu",
+			s->s3conf.bucket, s->s3conf.endpoint,
+			log_quote(s->bucket_error),
+			(unsigned long long)suppressed);
+	s->checked = true;
+	s->reachable = ok;
+	s->checked_us = clk_wall_us();
+}
+
+static void
+on_answer(void *arg, const struct s3_answer *a, const struct s3_error *e)
+{
+	struct sink *s = arg;
+	sink_probe_fn fn = s->probe_fn;
+	char text[700];
+
+	(void)a; /* absent is as good as there: nothing is written yet */
+	s->probing = NULL;
+	s->probe_fn = NULL;
+	snprintf(s->bucket_error, sizeof(s->bucket_error), "%s",
+		e ? e->text : "");
+	note(s, !e);
+	if (fn) {
+		snprintf(text, sizeof(text),
+			"bucket %s at %s: %s; the key needs s3:PutObject, "
+			"s3:GetObject and s3:ListBucket on %s/*%s",
+			s->s3conf.bucket, s->s3conf.endpoint, s->bucket_error,
+			s->s3conf.prefix,
+			s->s3conf.path_style ? ""
+					     : ", and most gateways need "
+					       "QUEEN_S3_PATH_STYLE=true");
+		fn(s->probe_arg, !e, text);
+		return;
+	}
+	if (s->phase == SINK_STOPPING)
+		return;
+	s->probe_wait_ms =
+		e ? backoff_next_ms(s->probe_wait_ms, FIRST_MS, WAIT_MAX_MS)
+		  : 0;
+	loop_timer_start(&s->probe_timer, e ? s->probe_wait_ms : EVERY_MS);
+	if (!e)
+		sink_bucket_answers(s);
+}
+
+void
+sink_probe_again(void *arg)
+{
+	struct sink *s = arg;
+	struct buf key = BUF_ZERO;
+
+	if (s->probing)
+		return;
+	buf_printf(&key, "%s/", s->s3conf.prefix);
+	s->probing = s3_head(s->x.s3, buf_span(&key), on_answer, s);
+	buf_fini(&key);
+}
+
+void
+sink_probe(struct sink *s, sink_probe_fn fn, void *arg)
+{
+	s->probe_fn = fn;
+	s->probe_arg = arg;
+	sink_probe_again(s);
+}
+
+void
+sink_probe_free(struct sink *s)
+{
+	if (s->probing)
+		s3_cancel(s->probing);
+	loop_timer_fini(&s->probe_timer);
+}
