@@ -3,7 +3,7 @@
 -- the message routes read.
 --
 -- group_pending_v1, change_scan_v1, repair_scan_v1, ids_page_v1,
--- segments_at_v1, offset_at_v1.
+-- segments_at_v1, offset_at_v1, offsets_at_v1.
 --
 -- Writes nothing and takes no lock.  Each call costs the page it returns,
 -- never all partitions, also under a plan made while the tables were empty:
@@ -181,4 +181,22 @@ begin
 		and q.deleted_at is null
 	where h.id = p_part;
 	return queen.group_start(p_part, l_queue, p_at) + 1;
+end $$;
+
+-- The same for partitions of one queue: off as offset_at_v1, null = gone, or of
+-- another queue, or the queue is gone.
+create or replace function queen.offsets_at_v1(p_tenant uuid, p_queue text,
+	p_part bigint[], p_at timestamptz)
+returns table (ord int, off bigint)
+language plpgsql volatile as $$
+declare
+	l_queue bigint;
+begin
+	select q.id into l_queue from queen.queues q
+	where q.tenant = p_tenant and q.name = p_queue collate "C"
+		and q.deleted_at is null;
+	return query
+	select i.ord::int, queen.group_start(i.part, l_queue, p_at) + 1
+	from unnest(p_part) with ordinality i(part, ord)
+	order by i.ord;
 end $$;

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Which partitions of a queue changed, and up to when time is settled.
 --
--- partitions_changed_v1, safe_time_v1.
+-- partitions_changed_v1, changed_parts_v1, safe_time_v1.
 --
 -- Writes nothing.  A reader that pairs the two calls safe_time_v1 first, in a
 -- statement of its own at READ COMMITTED: what it reads afterwards, in a later
@@ -122,6 +122,88 @@ begin
 	where h.last_write_at >= l_from and (p_after_at is null
 		or (h.last_write_at, p.name) > (p_after_at, p_after collate "C"))
 	order by h.last_write_at, p.name limit p_limit;
+end $$;
+
+-- A page of one queue's partitions for a reader that knows them by their ids.
+-- p_since null: all, in the order of ids after p_after_part; else those written
+-- since, by (last_write_at, id) after the pair.  verdict 0 row, or one row with
+-- 1: unknown queue; no row: nothing there.  A partition never written has
+-- last_offset -1 and shows its birth.  p_limit is clamped to 1..1000.  Stable:
+-- its steps see one snapshot.
+create or replace function queen.changed_parts_v1(p_tenant uuid, p_queue text,
+	p_since timestamptz, p_after_at timestamptz, p_after_part bigint,
+	p_limit int)
+returns table (verdict int, part bigint, name text, last_offset bigint,
+	log_start bigint, last_write_at timestamptz)
+language plpgsql stable as $$
+#variable_conflict use_column
+declare
+	l_n int := greatest(least(coalesce(p_limit, 1000), 1000), 1);
+	l_queue bigint; l_part bigint[];
+begin
+	select q.id into l_queue from queen.queues q
+	where q.tenant = p_tenant and q.name = p_queue collate "C"
+		and q.deleted_at is null;
+	if not found then
+		return query select 1, null::bigint, null::text, null::bigint,
+			null::bigint, null::timestamptz;
+		return;
+	end if;
+	if p_since is null then
+		l_part := array(select p.id from queen.partitions p
+			where p.queue_id = any (array[l_queue])	-- see 300_find.sql
+				and p.id > coalesce(p_after_part, 0)
+			order by p.queue_id, p.id limit l_n);
+	else
+		l_part := queen.changed_ids(l_queue, greatest(p_since, p_after_at),
+			case when p_after_at >= p_since then p_after_part
+				else -1 end, l_n);
+	end if;
+	return query
+	select 0, p.id, p.name, coalesce(s.end_offset, h.log_start - 1),
+		h.log_start, case when isfinite(h.last_write_at)
+			then h.last_write_at else p.created_at end
+	from unnest(l_part) with ordinality i(id, ord)
+	cross join lateral (select h.* from queen.partition_heads h
+		where h.id = i.id limit 1) h
+	cross join lateral (select p.* from queen.partitions p
+		where p.id = i.id limit 1) p
+	left join lateral (select s.end_offset from queen.segments s
+		where s.partition_id = i.id
+		order by s.base_offset desc limit 1) s on true
+	order by i.ord;
+end $$;
+
+-- Inside: a queue's partitions written after (p_at, p_part), by (time, id).  The
+-- index on time is that of the whole cell.  Where little was written since, or
+-- the queue has many partitions, it is walked; else those of the queue are read.
+create or replace function queen.changed_ids(p_queue bigint, p_at timestamptz,
+	p_part bigint, p_limit int)
+returns bigint[]
+language plpgsql stable as $$
+declare
+	l_part bigint[];
+begin
+	perform from queen.partition_heads h
+	where (h.last_write_at, h.id) > (p_at, p_part)
+	order by h.last_write_at, h.id offset 1000 limit 1;
+	if found then
+		l_part := array(select p.id from queen.partitions p
+			where p.queue_id = any (array[p_queue])
+			order by p.queue_id, p.id limit 1001);
+		if cardinality(l_part) <= 1000 then
+			return array(select h.id from unnest(l_part) i(id)
+				cross join lateral (select h.id, h.last_write_at
+					from queen.partition_heads h
+					where h.id = i.id limit 1) h
+				where (h.last_write_at, h.id) > (p_at, p_part)
+				order by h.last_write_at, h.id limit p_limit);
+		end if;
+	end if;
+	return array(select h.id from queen.partition_heads h
+		where (h.last_write_at, h.id) > (p_at, p_part)
+			and h.queue_id = p_queue
+		order by h.last_write_at, h.id limit p_limit);
 end $$;
 
 -- No record stamped before safe_time can still become visible: the clock less

@@ -7,15 +7,80 @@
 --
 -- Rules (queue-options): 1 retentionSeconds, consumed or not; 2
 -- completedRetentionSeconds, up to what every group has committed; 3
--- maxWaitTimeSeconds, whatever else is set.  A sink hold floors rules 1 and 2.
+-- maxWaitTimeSeconds, whatever else is set.  A sink hold floors rules 1 and 2:
+-- what queen-s3 has not committed stays, see lake_floor.
 -- Writes segments, segment_ids, partition_heads, retention_log.  Locks one
 -- partition head per call.  Cell-wide: the queue's row implies the tenant.
 
--- The cutoffs of one queue at p_now; null = the rule is off.
+-- A name as keys of queen-s3 have it: bytes other than A-Z a-z 0-9 . _ - as
+-- %XX.  The twin of key_escape.
+create or replace function queen.lake_escape(p_name text)
+returns text language sql immutable parallel safe as $$
+	select coalesce(string_agg(case when c.x ~ '[A-Za-z0-9._-]' collate "C"
+			then c.x
+		else regexp_replace(upper(encode(convert_to(c.x, 'UTF8'), 'hex')),
+			'(..)', '%\1', 'g') end, '' order by c.ord), '')
+	from regexp_split_to_table(p_name, '') with ordinality c(x, ord)
+	where c.x <> ''
+$$;
+
+-- A time in a document of queen-s3: ISO text, or integer microseconds as older
+-- ones have it.  Tenants write these rows: what cannot be read is null.
+create or replace function queen.lake_time(p_value jsonb)
+returns timestamptz language plpgsql stable as $$
+declare
+	l_text text := p_value #>> '{}';
+begin
+	if jsonb_typeof(p_value) = 'string' and l_text
+			~ '^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$' then
+		return l_text::timestamptz;
+	elsif jsonb_typeof(p_value) = 'number' and l_text ~ '^-?\d{1,16}$' then
+		return timestamptz 'epoch' + l_text::float8 * interval '1 us';
+	end if;
+	return null;
+exception when data_exception then
+	return null;
+end $$;
+
+-- Inside: below what a queue with a sink hold keeps everything: a minute before
+-- the end that its sink has committed, but no more than the cap; and, until the
+-- cap has passed since it was opened, all of the window that is being shipped.
+create or replace function queen.lake_floor(q queen.queues, p_now timestamptz)
+returns timestamptz
+language plpgsql stable as $$
+declare
+	l_key text := 's3:' || q.retention_sink_hold || ':'
+		|| queen.lake_escape(q.name) || ':';
+	l_cap interval := make_interval(secs =>
+		greatest(q.retention_sink_hold_max_s, 60));
+	l_done jsonb; l_open jsonb; l_at timestamptz; l_next numeric := 1;
+	l_floor timestamptz := p_now - l_cap;
+begin
+	select k.value into l_done from queen.kv k
+	where k.tenant = q.tenant and k.namespace = 'queen-s3'
+		and k.key = l_key || 'committed'
+		and queen.kv_live_v1(k.expires_at, p_now);
+	l_floor := greatest(queen.lake_time(l_done->'tEnd')
+		- interval '60 s', l_floor);
+	if jsonb_typeof(l_done->'k') = 'number' then
+		l_next := (l_done->>'k')::numeric + 1;
+	end if;
+	select k.value, k.updated_at into l_open, l_at from queen.kv k
+	where k.tenant = q.tenant and k.namespace = 'queen-s3'
+		and k.key = l_key || 'intent'
+		and queen.kv_live_v1(k.expires_at, p_now);
+	if l_at + l_cap > p_now and l_open->'k' = to_jsonb(l_next) then
+		l_floor := least(queen.lake_time(l_open->'tStart'), l_floor);
+	end if;
+	return l_floor;
+end $$;
+
+-- The cutoffs of one queue at p_now; null = the rule is off.  `offset 0`: the
+-- floor is looked up once per queue, and for one without a hold not at all.
 create or replace function queen.retention_cutoffs(
 	q queen.queues, p_now timestamptz)
 returns table (kept timestamptz, completed timestamptz, waited timestamptz)
-language sql immutable as $$
+language sql stable as $$
 	select
 		case when q.retention_enabled and q.retention_s > 0 then
 			least(p_now - make_interval(secs => q.retention_s),
@@ -25,8 +90,8 @@ language sql immutable as $$
 				secs => q.completed_retention_s), h.hold) end,
 		case when q.max_wait_s > 0 then
 			p_now - make_interval(secs => q.max_wait_s) end
-	from (select case when q.retention_sink_hold <> '' then p_now -
-		make_interval(secs => q.retention_sink_hold_max_s) end as hold) h;
+	from (select case when q.retention_sink_hold <> '' then
+		queen.lake_floor(q, p_now) end as hold offset 0) h;
 $$;
 
 -- Partitions whose oldest message is past a cutoff, oldest first within a

@@ -168,8 +168,8 @@ begin
 	end if;
 end $$;
 
--- Its connectors: a document without which none of the tools works on.  They are
--- rows of the internal tenant.
+-- Its connectors and its sink: documents without which none of the tools works
+-- on.  They are rows of the internal tenant.  No bucket is touched.
 create or replace function queen.tenant_connectors_step(p_tenant uuid,
 	inout p_rows jsonb, inout p_left int)
 language plpgsql volatile as $$
@@ -181,6 +181,14 @@ begin
 		where x.tenant = '00000000-0000-0000-0000-000000000000'
 			and x.namespace = 'queen-pg'
 			and x.key >= l_low and x.key <= l_low || '~'
+		limit p_left for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'kv', n);
+	p_left := p_left - n;
+	delete from queen.kv k where k.ctid = any (array(
+		select x.ctid from queen.kv x
+		where x.tenant = '00000000-0000-0000-0000-000000000000'
+			and x.namespace = 'queen-s3' and x.key = 'sink:' || p_tenant
 		limit p_left for update skip locked));
 	get diagnostics n = row_count;
 	p_rows := queen.tenant_count(p_rows, 'kv', n);
@@ -286,6 +294,10 @@ returns boolean language sql stable as $$
 				and k.namespace = 'queen-pg'
 				and k.key >= queen.connector_key(p_tenant, '')
 				and k.key <= queen.connector_key(p_tenant, '') || '~')
+		or exists (select from queen.kv k
+			where k.tenant = '00000000-0000-0000-0000-000000000000'
+				and k.namespace = 'queen-s3'
+				and k.key = 'sink:' || p_tenant)
 $$;
 
 -- One step: connectors and timers first (what they do makes queues again), then up to

@@ -26,7 +26,7 @@ CELL_WIDE = {
     "instance_add_v1", "iso_ms_v1", "iso_us_v1",
     "kv_check_names_v1", "kv_expire_step_v1", "kv_live_v1", "kv_num_v1",
     "kv_prefix_end_v1", "kv_ver_v1", "lease_sweep_v1",
-    "kv_quota_refresh_v1", "kv_usage_step_v1",
+    "kv_quota_refresh_v1", "kv_usage_step_v1", "lake_sinks_v1",
     "minutes_add_v1", "prometheus_dead_v1", "prometheus_queues_v1",
     "prometheus_totals_v1", "prune_v1", "purge_group_v1", "purge_queue_v1",
     "queue_scan_v1", "repair_scan_v1", "retention_due_v1",
