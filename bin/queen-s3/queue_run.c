@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine asks, the cell answers.  A read that failed is not repeated here:
+ * the engine asks again, after a wait that holds back all of its reads.
+ */
+#include "queue_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backoff.h"
+#include "cell.h"
+#include "err.h"
+
+/* ---- figures ---- */
+
+static void
+observe_blocked(struct queue *q)
+{
+	const struct engine_stats *s = &q->stats;
+	char text[256];
+
+	if (!s->blocked_part) {
+		loop_timer_stop(&q->blocked_timer);
+		q->blocked_told = 0;
+		return;
+	}
+	if (!loop_timer_pending(&q->blocked_timer) && !queue_draining(q))
+		loop_timer_start(
+			&q->blocked_timer, queue_settings(q)->lease_ttl_ms);
+	if (q->blocked_told == s->blocked_part)
+		return;
+	q->blocked_told = s->blocked_part;
+	if (s->blocked_key_id < 0)
+		snprintf(text, sizeof(text), "offset %lld of partition %.*s "
+			"is damaged", (long long)s->blocked_offset,
+			SPAN_ARG(span_clip(s->blocked_name, 128)));
+	else
+		snprintf(text, sizeof(text), "offset %lld of partition %.*s "
+			"cannot be opened without key %d",
+			(long long)s->blocked_offset,
+			SPAN_ARG(span_clip(s->blocked_name, 128)),
+			s->blocked_key_id);
+	queue_remember(q, text);
+	queue_say(q, LOG_ERROR, "queue blocked", "key_id=%d error=%s",
+		s->blocked_key_id, log_quote(text));
+}
+
+void
+queue_on_blocked(void *arg)
+{
+	/* another node may have the key */
+	queue_give_back(arg);
+}
+
+void
+queue_observe(struct queue *q)
+{
+	engine_stats(q->engine, &q->stats);
+	q->has_stats = true;
+	budget_report(&q->budget, q->stats.buffered_bytes);
+	if (q->stats.degraded && !q->degraded_told)
+		queue_say(q, LOG_WARN, "safeTime is degraded: some session of "
+				       "the cell cannot be seen", NULL);
+	q->degraded_told = q->stats.degraded;
+	observe_blocked(q);
+}
+
+/* ---- reads ---- */
+
+static void
+read_free(struct queue_read *r)
+{
+	TAILQ_REMOVE(&r->q->reads, r, link);
+	free(r);
+}
+
+static void
+count(struct queue *q, const struct queue_read *r, bool ok)
+{
+	if (r->what != ENGINE_FETCH)
+		return;
+	if (ok)
+		q->counts.fetch_ok++;
+	else
+		q->counts.fetch_error++;
+}
+
+static void
+on_backed_off(struct queue *q)
+{
+	q->backing_off = false;
+	queue_pump(q);
+}
+
+static void
+read_failed(struct queue *q, enum engine_what what, const struct err *e)
+{
+	enum queue_trouble kind =
+		what == ENGINE_DISCOVER ? QUEUE_OF_DISCOVERY : QUEUE_OF_FETCH;
+
+	if (!queue_may_retry(e)) {
+		queue_fail(q, e->text);
+		return;
+	}
+	queue_trouble(q, kind, e->text);
+	/* a window in its sequence uses the timer, and reads nothing anyway */
+	if (q->phase != QUEUE_RUN || q->backing_off)
+		return;
+	loop_timer_stop(&q->timer);
+	q->next = NULL;
+	q->backing_off = true;
+	queue_wait(q, queue_retry_ms(q, 0), on_backed_off);
+}
+
+static void
+on_read(void *arg, const struct err *e)
+{
+	struct queue_read *r = arg;
+	struct queue *q = r->q;
+	enum engine_what what = r->what;
+
+	r->call = NULL;
+	count(q, r, !e);
+	read_free(r);
+	if (e) {
+		read_failed(q, what, e);
+		return;
+	}
+	if (q->phase != QUEUE_RUN) {
+		queue_observe(q);
+		return;
+	}
+	if (q->backing_off)
+		return;
+	q->retry_ms = 0;
+	queue_pump(q);
+}
+
+static void
+begin(struct queue *q, const struct engine_step *s)
+{
+	struct queue_read *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		abort();
+	r->q = q;
+	r->id = s->call;
+	r->what = s->what;
+	TAILQ_INSERT_TAIL(&q->reads, r, link);
+	r->call = cell_step(q->x->x->cell, &q->x->tenant, q->name, q->engine,
+		s, on_read, r);
+}
+
+void
+queue_reads_cancel(struct queue *q, bool answer)
+{
+	struct queue_read *r, *next;
+
+	for (r = TAILQ_FIRST(&q->reads); r; r = next) {
+		next = TAILQ_NEXT(r, link);
+		/* a seek that is left open holds its partition back: rightly */
+		if (answer && r->what == ENGINE_SEEK)
+			continue;
+		if (r->call)
+			cell_cancel(r->call);
+		if (answer)
+			engine_on_failed(q->engine, r->id);
+		read_free(r);
+	}
+}
+
+/* ---- the pump ---- */
+
+static void
+on_idle_over(struct queue *q)
+{
+	engine_woken(q->engine);
+	queue_pump(q);
+}
+
+static void
+drained(struct queue *q)
+{
+	if (q->ckpt.req)
+		return; /* its end comes back here */
+	queue_finish(q, q->giving_back && !q->stopping ? QUEUE_RELEASED
+						       : QUEUE_DRAINED);
+}
+
+static void
+missing(struct queue *q)
+{
+	queue_remember(q, "there is no such queue");
+	queue_finish(q, QUEUE_MISSING);
+}
+
+/* False: something else has taken over. */
+static bool
+step(struct queue *q)
+{
+	struct engine_step s;
+
+	engine_next(q->engine, &s);
+	switch (s.what) {
+	case ENGINE_WAIT:
+		return false;
+	case ENGINE_IDLE:
+		queue_wait(q, queue_settings(q)->discovery_interval_ms,
+			on_idle_over);
+		return false;
+	case ENGINE_BUSY:
+		queue_turn(q, queue_pump);
+		return false;
+	case ENGINE_DISCOVER:
+	case ENGINE_SEEK:
+	case ENGINE_FETCH:
+		begin(q, &s);
+		return true;
+	case ENGINE_CLOSE:
+		queue_window_begin(q);
+		return false;
+	case ENGINE_MISSING:
+		missing(q);
+		return false;
+	case ENGINE_DRAINED:
+		drained(q);
+		return false;
+	}
+	return false;
+}
+
+void
+queue_pump(struct queue *q)
+{
+	if (q->ending)
+		return;
+	q->phase = QUEUE_RUN;
+	q->state = QUEUE_FILLING;
+	/* an idle wait ends with whatever comes in between */
+	loop_timer_stop(&q->timer);
+	q->next = NULL;
+	q->backing_off = false;
+	while (step(q))
+		;
+	if (!q->ending && q->engine)
+		queue_observe(q);
+}
