@@ -103,6 +103,8 @@ s3conf_prefix_ok(struct span s)
 {
 	size_t at = 0;
 
+	if (s.n == 0)
+		return false;
 	for (size_t i = 0; i <= s.n; i++) {
 		struct span part;
 

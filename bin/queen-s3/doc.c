@@ -35,13 +35,19 @@ take_i64(struct jspan *j, int64_t *out)
 	return jspan_i64(&v, out) || jspan_fail(j, "expected a whole number");
 }
 
+/* Years 0000 to 9999, which are all that the text can say. */
+#define TIME_MIN_US INT64_C(-62167219200000000)
+#define TIME_MAX_US INT64_C(253402300799999999)
+
 static bool
 take_time(struct jspan *j, struct arena *a, int64_t *out)
 {
 	struct span s;
 
 	if (jspan_peek(j) != JSPAN_STRING)
-		return take_i64(j, out);
+		return take_i64(j, out) &&
+		       ((*out >= TIME_MIN_US && *out <= TIME_MAX_US) ||
+			       jspan_fail(j, "expected a time"));
 	return take_text(j, a, &s) &&
 	       (stamp_parse(s, out) || jspan_fail(j, "expected a time"));
 }

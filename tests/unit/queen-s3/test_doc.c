@@ -205,6 +205,10 @@ test_committed(void **state)
 	assert_string_equal(got.cell, "");
 	assert_false(doc_committed_read(
 		SPAN_LIT("{\"k\":7,\"tEnd\":\"yesterday\"}"), &arena, &got));
+	/* what no text could say */
+	assert_false(doc_committed_read(
+		SPAN_LIT("{\"k\":7,\"tEnd\":253402300800000000}"), &arena,
+		&got));
 	assert_false(doc_committed_read(SPAN_LIT("{\"k\":7}"), &arena, &got));
 	assert_false(doc_committed_read(
 		SPAN_LIT("{\"k\":0,\"tEnd\":1}"), &arena, &got));
