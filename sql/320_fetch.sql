@@ -8,10 +8,11 @@
 -- pushes go on.
 
 -- Inside: the answer to entries whose partition was looked up: part null with
--- p_known = one never written, without = verdict 1.
+-- p_known = one never written, without = verdict 1.  p_each: the first segment of
+-- each entry escapes p_max_bytes, not only that of the call.
 create or replace function queen.fetch_entries(p_known boolean[],
 	p_part bigint[], p_offset bigint[], p_max_bytes int[],
-	p_budget_bytes bigint)
+	p_budget_bytes bigint, p_each boolean)
 returns table (ord int, verdict int, high bigint, log_start bigint,
 	base bigint, last bigint, at timestamptz, raw_bytes int, key_id smallint,
 	blob bytea)
@@ -53,8 +54,9 @@ begin
 				where s.partition_id = e.part and s.base_offset >= l_base
 				order by s.base_offset limit 10000
 			loop
-				exit when l_n <= 0 or not l_first and (s.bytes > l_bytes
-					or s.bytes > n_stored or s.raw_bytes > n_raw);
+				exit when l_n <= 0 or not l_first and (s.bytes > n_stored
+					or s.raw_bytes > n_raw or s.bytes > l_bytes
+					and (l_some or not p_each));
 				base := s.base_offset; last := s.end_offset;
 				at := s.created_at; raw_bytes := s.raw_bytes;
 				key_id := s.key_id; blob := s.blob;
@@ -104,11 +106,12 @@ begin
 		limit 1) p on true;
 	return query
 	select e.* from queen.fetch_entries(l_known, l_part, p_offset,
-		p_max_bytes, p_budget_bytes) e;
+		p_max_bytes, p_budget_bytes, false) e;
 end $$;
 
 -- The same by partition ids of one queue, which are never used again: verdict 1
--- when the partition is gone, or of another queue, or the queue is.
+-- when the partition is gone, or of another queue, or the queue is.  The first
+-- segment of each entry escapes p_max_bytes, that of the call the budget too.
 create or replace function queen.fetch_parts_v1(p_tenant uuid, p_queue text,
 	p_part bigint[], p_offset bigint[], p_max_bytes int[],
 	p_budget_bytes bigint)
@@ -131,7 +134,7 @@ begin
 		where h.id = i.part and h.queue_id = l_queue limit 1) h on true;
 	return query
 	select e.* from queen.fetch_entries(l_known, l_part, p_offset,
-		p_max_bytes, p_budget_bytes) e;
+		p_max_bytes, p_budget_bytes, true) e;
 end $$;
 
 -- Only the next offset of each entry, for a parked fetch; null = unknown queue.

@@ -43,9 +43,10 @@ $$;
 
 -- Rewrites the lease and writes a pointer, each at the version the caller knows
 -- (p_expect 0: there is none), and removes p_drop (null: none): all of it, or
--- nothing.  verdict 0 with the new versions; 1 the lease is another's or over, 2
--- the pointer is not as it was read, with the versions that are there.
--- Raises 22023 for keys outside s3: and what kv_check_op raises.
+-- nothing.  verdict 0 written; 1 the lease is another's or over; 2 the pointer is
+-- not as it was read; 3 this very call was done before, and its answer lost; 4
+-- nothing was done, and the lease is of this incarnation, at another version.
+-- The versions are those there now.  22023 for keys outside s3:.
 create or replace function queen.lake_fence_v1(p_tenant uuid,
 	p_lease_key text, p_lease text, p_lease_expect bigint,
 	p_lease_ttl_s bigint, p_key text, p_value text, p_expect bigint,
@@ -55,34 +56,34 @@ language plpgsql volatile as $$
 #variable_conflict use_column
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
-	k record; w record;
+	k record; w record; l_mine boolean := false; l_same boolean := false;
 begin
-	if (p_lease_key ~ '^s3:.' and p_key ~ '^s3:.' and p_key <> p_lease_key
-			and p_lease_expect > 0 and p_lease_ttl_s > 0 and p_expect >= 0
-			and (p_drop is null or p_drop ~ '^s3:.'
-				and p_drop not in (p_key, p_lease_key))) is not true then
-		raise exception 'queen.lake_fence_v1: not rows of a queue'
-			using errcode = '22023';
-	end if;
-	perform queen.kv_check_op(3, p_lease::jsonb, null, p_lease_ttl_s, null);
-	perform queen.kv_check_op(3, p_value::jsonb, null, null, null);
+	perform queen.lake_fence_check(p_lease_key, p_lease, p_lease_expect,
+		p_lease_ttl_s, p_key, p_value, p_expect, p_drop);
 	lease_version := 0;
 	version := 0;
 	for k in
-		select x.key, queen.kv_ver_v1(x.version, x.expires_at, t) as version
+		select x.key, x.value, x.version
 		from queen.kv x
 		where x.tenant = p_tenant and x.namespace = 'queen-s3'
 			and x.key = any (array[p_lease_key, p_key, p_drop])
+			and queen.kv_live_v1(x.expires_at, t)
 		order by x.key for no key update
 	loop
 		if k.key = p_lease_key then
 			lease_version := k.version;
+			l_mine := coalesce(k.value->'incarnation'
+				= p_lease::jsonb->'incarnation', false);
 		elsif k.key = p_key then
 			version := k.version;
+			l_same := k.value = p_value::jsonb;
 		end if;
 	end loop;
-	verdict := case when lease_version <> p_lease_expect then 1
-		when version <> p_expect then 2 else 0 end;
+	verdict := case
+		when lease_version = p_lease_expect and version = p_expect then 0
+		when l_mine and l_same then 3
+		when lease_version = p_lease_expect then 2
+		when l_mine then 4 else 1 end;
 	if verdict = 0 then
 		w := queen.kv_put(p_tenant, 'queen-s3', p_key, p_value::jsonb,
 			p_expect, null, t);
@@ -98,6 +99,24 @@ begin
 		end if;
 	end if;
 	return next;
+end $$;
+
+-- Inside: raises 22023 for what is no fence, and what kv_check_op raises.
+create or replace function queen.lake_fence_check(p_lease_key text, p_lease text,
+	p_lease_expect bigint, p_lease_ttl_s bigint, p_key text, p_value text,
+	p_expect bigint, p_drop text)
+returns void
+language plpgsql immutable as $$
+begin
+	if (p_lease_key ~ '^s3:.' and p_key ~ '^s3:.' and p_key <> p_lease_key
+			and p_lease_expect > 0 and p_lease_ttl_s > 0 and p_expect >= 0
+			and (p_drop is null or p_drop ~ '^s3:.'
+				and p_drop not in (p_key, p_lease_key))) is not true then
+		raise exception 'queen.lake_fence_v1: not rows of a queue'
+			using errcode = '22023';
+	end if;
+	perform queen.kv_check_op(3, p_lease::jsonb, null, p_lease_ttl_s, null);
+	perform queen.kv_check_op(3, p_value::jsonb, null, null, null);
 end $$;
 
 -- Asks a queue that is held to go on: after the newest manifest of its bucket

@@ -58,9 +58,9 @@ def test_fetch_by_id_has_the_rules_of_fetch(kit):
     kit.drop_segments(a, 2)
     assert fetch(kit, [(a, 2), (a, 3)]) == [
         (2, 6, 3, []), (0, 6, 3, [(3, 3), (4, 5)])]
-    # the first segment of the call escapes both bounds, no other does
+    # the first segment of an entry escapes its bound, that of the call both
     assert fetch(kit, [(b, 0, 1), (a, 3, 1)]) == [
-        (0, 10, 0, [(0, 4)]), (0, 6, 3, [])]
+        (0, 10, 0, [(0, 4)]), (0, 6, 3, [(3, 3)])]
     assert fetch(kit, [(b, 0), (a, 3)], budget=1) == [
         (0, 10, 0, [(0, 4)]), (0, 6, 3, [])]
     assert fetch(kit, [(b, 0), (a, 3)], budget=2020) == [
@@ -373,6 +373,23 @@ def test_fence_writes_both_or_nothing(kit):
     # another's, of another tenant
     assert fence(kit, lease, 0, tenant=OTHER_TENANT) == (1, 0, 0)
     assert state(kit, LEASE, DONE, tenant=OTHER_TENANT) == [(0, None)] * 2
+
+
+def test_fence_whose_answer_was_lost_is_sent_again(kit):
+    """114: what it wrote counts; a lease that moved otherwise is told."""
+    mine, other = ({"incarnation": i, "sinceMs": 1} for i in ("a", "b"))
+    _, v0 = put(kit, LEASE, mine, ttl=30)
+    verdict, v1, done = fence(kit, v0, 0, {"k": 1}, lease_value=mine)
+    assert verdict == 0
+    before = state(kit)
+    assert fence(kit, v0, 0, {"k": 1.0}, lease_value=mine) == (3, v1, done)
+    assert fence(kit, v0, done, {"k": 1}, lease_value=mine) == (3, v1, done)
+    assert fence(kit, v0, 0, {"k": 2}, lease_value=mine) == (4, v1, done)
+    assert fence(kit, v0, done, {"k": 2}, lease_value=mine) == (4, v1, done)
+    assert fence(kit, v1, 0, {"k": 2}, lease_value=mine) == (2, v1, done)
+    assert fence(kit, v0, 0, {"k": 1}, lease_value=other) == (1, v1, done)
+    assert fence(kit, v0, 0, {"k": 1}, lease_value=1) == (1, v1, done)
+    assert state(kit) == before
 
 
 def test_fence_of_a_lease_that_is_over_loses(kit):
