@@ -82,6 +82,8 @@ struct pgpool {
 	bool refused; /* nothing is up and the last attempt failed */
 	bool stopped; /* nothing is sent any more */
 	uint64_t errors, timeouts, reconnects, calls;
+	struct conn *answering; /* whose rows a callback sees */
+	PGresult *kept; /* and those of a bundle */
 	int depth; /* callbacks of ours on the stack */
 	bool freed;
 };
@@ -195,9 +197,10 @@ finish(struct conn *k, const PGresult *rows, const struct err *e)
 	struct pgpool *p = k->pool;
 	struct lane *l = k->lane;
 	struct op *o = k->op;
-	PGresult *kept = k->rows;
 	bool replace = k->cancelled;
 
+	p->answering = k;
+	p->kept = k->rows;
 	k->op = NULL;
 	k->rows = NULL;
 	k->cancelled = false;
@@ -206,7 +209,9 @@ finish(struct conn *k, const PGresult *rows, const struct err *e)
 	if (replace)
 		pgconn_reset(k->link);
 	op_done(p, o, rows, e);
-	PQclear(kept);
+	p->answering = NULL;
+	PQclear(p->kept);
+	p->kept = NULL;
 	if (p->freed)
 		return;
 	dispatch(l);
@@ -647,6 +652,16 @@ bool
 pgpool_was_victim(const struct err *e)
 {
 	return e->kind == ERR_DB_RETRY && memcmp(e->sqlstate, "40", 2) == 0;
+}
+
+PGresult *
+pgpool_take_result(struct pgpool *p)
+{
+	PGresult *r = p->kept;
+
+	BUG(!p->answering);
+	p->kept = NULL;
+	return r ? r : pgconn_take_result(p->answering->link);
 }
 
 void

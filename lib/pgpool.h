@@ -70,6 +70,9 @@ void pgpool_within(struct pgpool *p, int lane, int64_t wait_ms,
 	const struct pgstmt *s, struct pgargs *args, pgpool_decide_fn decide,
 	pgpool_fn done, void *arg);
 
+/* Inside a pgpool_fn with rows: the caller becomes their owner. */
+PGresult *pgpool_take_result(struct pgpool *p);
+
 /*
  * Gives up: what is in flight or waits is answered with its failure in the
  * next turns, and what comes after it too.  A little later nothing is left.
