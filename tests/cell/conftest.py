@@ -16,6 +16,7 @@ ctl, alone, stub  queenctl in three surroundings (ctlkit.py)
 new_tool  new_tool("queen-pgsrc", **env) -> a tool not yet started (connkit.py)
 far, far_too, far_server  databases connectors read and write (pgkit.py)
 bucket, new_bucket, new_gate  on a real S3 server (s3kit.py)
+log, new_lake  a log with chosen stamps, processes of queen-s3 (lakekit.py)
 no_last_cell  queenctl remembers no private cell; one test at a time has it
 """
 import contextlib
@@ -32,6 +33,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import queenlib  # noqa: E402
 from connkit import new_tool  # noqa: E402, F401
 from ctlkit import alone, ctl, stub  # noqa: E402, F401
+from lakekit import log, new_lake  # noqa: E402, F401
 from pgkit import (far, far_server, far_servers, far_too,  # noqa: E402, F401
                    far_version)
 from s3kit import bucket, new_bucket, new_gate, s3_server  # noqa: E402, F401
