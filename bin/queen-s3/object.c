@@ -31,8 +31,8 @@ must(void *p)
 	return p;
 }
 
-static struct object_digest *
-digest_new(void)
+struct object_digest *
+object_digest_new(void)
 {
 	struct object_digest *d = must(malloc(sizeof(*d)));
 
@@ -43,8 +43,8 @@ digest_new(void)
 	return d;
 }
 
-static void
-digest_free(struct object_digest *d)
+void
+object_digest_free(struct object_digest *d)
 {
 	if (!d)
 		return;
@@ -60,19 +60,19 @@ digest_add(struct object_digest *d, const void *p, size_t n)
 	BUG(EVP_DigestUpdate(d->md5, p, n) != 1);
 }
 
-static void
-digest_end(struct object_digest *d, uint8_t sha256[OBJECT_SHA256_BYTES],
+void
+object_digest_end(struct object_digest *d, uint8_t sha256[OBJECT_SHA256_BYTES],
 	uint8_t md5[OBJECT_MD5_BYTES])
 {
 	BUG(EVP_DigestFinal_ex(d->sha256, sha256, NULL) != 1);
 	BUG(EVP_DigestFinal_ex(d->md5, md5, NULL) != 1);
-	digest_free(d);
+	object_digest_free(d);
 }
 
 void
 object_init(struct object *o)
 {
-	*o = (struct object){ .digest = digest_new() };
+	*o = (struct object){ .digest = object_digest_new() };
 }
 
 void
@@ -81,7 +81,7 @@ object_fini(struct object *o)
 	for (size_t i = 0; i < o->chunks_n; i++)
 		free(o->chunks[i]);
 	free(o->chunks);
-	digest_free(o->digest);
+	object_digest_free(o->digest);
 	*o = (struct object){ .len = 0 };
 }
 
@@ -147,7 +147,7 @@ object_seal(struct object *o)
 	struct object_chunk **last;
 
 	BUG(!o->digest);
-	digest_end(o->digest, o->sha256, o->md5);
+	object_digest_end(o->digest, o->sha256, o->md5);
 	o->digest = NULL;
 	if (o->chunks_n * OBJECT_CHUNK_BYTES - o->len == OBJECT_CHUNK_BYTES)
 		free(o->chunks[--o->chunks_n]);
@@ -169,19 +169,14 @@ object_at(const struct object *o, size_t at)
 	return span_make(o->chunks[at / OBJECT_CHUNK_BYTES]->b + used, n);
 }
 
-void
-object_part_digests(const struct object *o, size_t at, size_t n,
-	uint8_t sha256[OBJECT_SHA256_BYTES], uint8_t md5[OBJECT_MD5_BYTES])
+size_t
+object_digest_add(
+	struct object_digest *d, const struct object *o, size_t at, size_t max)
 {
-	struct object_digest *d = digest_new();
-	struct span s;
+	struct span s = object_at(o, at);
 
-	BUG(at > o->len || n > o->len - at);
-	for (; n > 0; at += s.n, n -= s.n) {
-		s = object_at(o, at);
-		if (s.n > n)
-			s.n = n;
-		digest_add(d, s.p, s.n);
-	}
-	digest_end(d, sha256, md5);
+	if (s.n > max)
+		s.n = max;
+	digest_add(d, s.p, s.n);
+	return s.n;
 }

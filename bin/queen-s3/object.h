@@ -36,8 +36,14 @@ void object_took(struct object *o, size_t n);
 void object_seal(struct object *o);
 /* What lies in one piece from at on; empty at the end. */
 struct span object_at(const struct object *o, size_t at);
-/* SHA-256 and MD5 of one part of it. */
-void object_part_digests(const struct object *o, size_t at, size_t n,
+/* SHA-256 and MD5 of one part of it, in steps. */
+struct object_digest *object_digest_new(void);
+/* What lies in one piece from at on, but max at most; how much that was. */
+size_t object_digest_add(struct object_digest *d, const struct object *o,
+	size_t at, size_t max);
+/* Frees it too. */
+void object_digest_end(struct object_digest *d,
 	uint8_t sha256[OBJECT_SHA256_BYTES], uint8_t md5[OBJECT_MD5_BYTES]);
+void object_digest_free(struct object_digest *d);
 
 #endif
