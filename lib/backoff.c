@@ -19,3 +19,11 @@ backoff_spread_ms(int64_t ms, int percent)
 
 	return ms - off_ms + randombytes_uniform((uint32_t)(2 * off_ms) + 1);
 }
+
+int64_t
+backoff_jitter_ms(int64_t ms)
+{
+	int64_t least_ms = ms / 10;
+
+	return least_ms + randombytes_uniform((uint32_t)(ms - least_ms) + 1);
+}

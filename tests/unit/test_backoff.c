@@ -40,12 +40,30 @@ chance_stays_within_its_bounds(void **state)
 	assert_int_equal(backoff_spread_ms(4, 20), 4);
 }
 
+static void
+jitter_keeps_a_tenth(void **state)
+{
+	int64_t least = INT64_MAX, most = 0;
+
+	(void)state;
+	for (int i = 0; i < 4000; i++) {
+		int64_t ms = backoff_jitter_ms(100);
+
+		least = ms < least ? ms : least;
+		most = ms > most ? ms : most;
+	}
+	assert_int_equal(least, 10);
+	assert_int_equal(most, 100);
+	assert_int_equal(backoff_jitter_ms(0), 0);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_doubles_up_to_its_end),
 		cmocka_unit_test(chance_stays_within_its_bounds),
+		cmocka_unit_test(jitter_keeps_a_tenth),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
