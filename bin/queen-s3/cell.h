@@ -101,7 +101,8 @@ struct cell_call *cell_settle(struct cell *c, const struct qid *tenant,
 /*
  * The fence (spec 7.2), in one call that writes both or nothing: the lease row,
  * at the version this process wrote last, and a pointer at the version it read.
- * drop: a third row to delete with them, or empty.
+ * drop: a third row to delete with them, or empty.  Whose answer was lost sends
+ * the same again; then it tells what became of the first.
  */
 struct cell_fence {
 	struct span lease_key, lease_value;
@@ -110,7 +111,12 @@ struct cell_fence {
 	int64_t expect;
 	struct span drop;
 };
-enum cell_fenced { CELL_APPLIED, CELL_LEASE_LOST, CELL_POINTER_LOST };
+enum cell_fenced {
+	CELL_APPLIED, /* now, or by this very call whose answer was lost */
+	CELL_LEASE_LOST,
+	CELL_POINTER_LOST,
+	CELL_LEASE_MOVED, /* nothing was done; ours, at the version that is told */
+};
 typedef void (*cell_fence_fn)(void *arg, enum cell_fenced verdict,
 	int64_t lease_version, int64_t version, const struct err *e);
 struct cell_call *cell_fence(struct cell *c, const struct qid *tenant,

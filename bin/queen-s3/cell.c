@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One pool for all sinks of the process.  What is cancelled while it is out on
+ * a connection stays in the books until its answer came, and is told nobody.
+ */
+#include "cell_int.h"
+
+#include <stdlib.h>
+
+#include "err.h"
+#include "pgpool.h"
+
+struct cell *
+cell_new(struct loop *l, const struct cell_conf *conf)
+{
+	const struct pgpool_conf pool = {
+		.conninfo = conf->conninfo,
+		.application_name = "queen-s3",
+		.lanes_n = CELL_LANES,
+		.conns = { [CELL_READ] = CELL_READERS,
+			[CELL_KV] = 2,
+			[CELL_SETTLE] = 1 },
+		.stmt_timeout_ms = CELL_TIMEOUT_MS,
+	};
+	struct cell *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		abort();
+	c->loop = l;
+	c->seal = conf->seal;
+	c->floor_ms = conf->floor_ms;
+	LIST_INIT(&c->calls);
+	TAILQ_INIT(&c->waiting);
+	c->pool = pgpool_new(l, &pool);
+	return c;
+}
+
+bool
+cell_is_up(const struct cell *c)
+{
+	return pgpool_is_up(c->pool);
+}
+
+struct cell_call *
+cell_call_new(struct cell *c, const struct qid *tenant, void *arg)
+{
+	struct cell_call *k = calloc(1, sizeof(*k));
+
+	if (!k)
+		abort();
+	k->cell = c;
+	k->arg = arg;
+	if (tenant)
+		k->tenant = *tenant;
+	LIST_INSERT_HEAD(&c->calls, k, link);
+	return k;
+}
+
+void
+cell_call_end(struct cell_call *k)
+{
+	if (k->fetching)
+		k->cell->fetches--;
+	LIST_REMOVE(k, link);
+	if (k->slice.loop)
+		loop_timer_fini(&k->slice);
+	PQclear(k->res);
+	arena_fini(&k->arena);
+	arena_fini(&k->room);
+	free(k);
+}
+
+void
+cell_cancel(struct cell_call *k)
+{
+	struct cell *c;
+
+	if (!k)
+		return;
+	c = k->cell;
+	if (k->at == CELL_SENT) {
+		k->cancelled = true;
+		return;
+	}
+	if (k->at == CELL_QUEUED)
+		TAILQ_REMOVE(&c->waiting, k, wait);
+	cell_call_end(k);
+	cell_fetch_next(c);
+}
+
+void
+cell_free(struct cell *c)
+{
+	struct cell_call *k;
+
+	if (!c)
+		return;
+	pgpool_free(c->pool);
+	while ((k = LIST_FIRST(&c->calls)) != NULL)
+		cell_call_end(k);
+	free(c);
+}
+
+static void
+on_answer(void *arg, const PGresult *res, const struct err *e)
+{
+	struct cell_call *k = arg;
+	struct cell *c = k->cell;
+
+	if (!k->cancelled) {
+		k->on(k, res, e);
+		return;
+	}
+	cell_call_end(k);
+	cell_fetch_next(c);
+}
+
+void
+cell_send(struct cell_call *k, enum cell_lane lane, const struct pgstmt *s,
+	struct pgargs *args, cell_on_fn on)
+{
+	k->on = on;
+	k->at = CELL_SENT;
+	pgpool_call(k->cell->pool, (int)lane, s, args, on_answer, k);
+}
