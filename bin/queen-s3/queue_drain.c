@@ -20,7 +20,7 @@ queue_call_off(struct queue *q)
 	if (q->call)
 		cell_cancel(q->call);
 	q->call = NULL;
-	queue_reads_cancel(q, false);
+	queue_reads_cancel(q);
 	queue_checkpoint_drop(q);
 	queue_window_drop(q);
 	queue_engine_drop(q);
@@ -176,14 +176,14 @@ queue_drain(struct queue *q)
 		return;
 	case QUEUE_RUN:
 		say_drain(q);
-		queue_reads_cancel(q, true);
 		engine_drain(q->engine);
+		queue_reads_cancel(q);
 		queue_pump(q);
 		return;
 	case QUEUE_WINDOW:
 		say_drain(q);
-		queue_reads_cancel(q, true);
 		engine_drain(q->engine);
+		queue_reads_cancel(q);
 		hurry(q);
 		return;
 	}

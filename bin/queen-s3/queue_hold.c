@@ -53,7 +53,7 @@ wait_more(struct queue *q, const char *why)
 void
 queue_hold(struct queue *q, const char *why)
 {
-	queue_reads_cancel(q, false);
+	queue_reads_cancel(q);
 	queue_engine_drop(q);
 	q->phase = QUEUE_START;
 	q->state = QUEUE_HELD;

@@ -74,7 +74,6 @@ struct queue_read {
 	struct queue *q;
 	TAILQ_ENTRY(queue_read) link;
 	struct cell_call *call;
-	uint32_t id;
 	enum engine_what what;
 };
 
@@ -270,7 +269,7 @@ void queue_engine_drop(struct queue *q);
 
 /* ---- queue_run.c ---- */
 void queue_pump(struct queue *q);
-void queue_reads_cancel(struct queue *q, bool answer);
+void queue_reads_cancel(struct queue *q);
 void queue_observe(struct queue *q); /* the engine's figures, and the budget */
 void queue_on_blocked(void *arg);
 

@@ -145,7 +145,6 @@ begin(struct queue *q, const struct engine_step *s)
 	if (!r)
 		abort();
 	r->q = q;
-	r->id = s->call;
 	r->what = s->what;
 	TAILQ_INSERT_TAIL(&q->reads, r, link);
 	r->call = cell_step(q->x->x->cell, &q->x->tenant, q->name, q->engine,
@@ -153,19 +152,13 @@ begin(struct queue *q, const struct engine_step *s)
 }
 
 void
-queue_reads_cancel(struct queue *q, bool answer)
+queue_reads_cancel(struct queue *q)
 {
-	struct queue_read *r, *next;
+	struct queue_read *r;
 
-	for (r = TAILQ_FIRST(&q->reads); r; r = next) {
-		next = TAILQ_NEXT(r, link);
-		/* a seek that is left open holds its partition back: rightly */
-		if (answer && r->what == ENGINE_SEEK)
-			continue;
+	while ((r = TAILQ_FIRST(&q->reads))) {
 		if (r->call)
 			cell_cancel(r->call);
-		if (answer)
-			engine_on_failed(q->engine, r->id);
 		read_free(r);
 	}
 }
