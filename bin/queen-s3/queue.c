@@ -116,8 +116,7 @@ queue_new(const struct sink_ctx *x, const char *name, queue_end_fn on_end,
 		q->samplers[i].every_ms = QUEUE_LOG_EVERY_MS;
 	loop_timer_init(&q->timer, queue_loop(q), on_timer, q);
 	loop_timer_init(&q->end_timer, queue_loop(q), queue_on_end_timer, q);
-	loop_timer_init(
-		&q->blocked_timer, queue_loop(q), queue_on_blocked, q);
+	loop_timer_init(&q->blocked_timer, queue_loop(q), queue_on_blocked, q);
 	queue_say(q, LOG_INFO, "starting a queue", NULL);
 	queue_turn(q, queue_claim);
 	return q;

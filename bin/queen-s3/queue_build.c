@@ -111,9 +111,8 @@ put_object(struct queue *q)
 {
 	struct queue_window *w = &q->w;
 
-	queue_put(q, w->s3, w->entry.key,
-		format_content_type(w->intent.format), &w->object, on_part,
-		on_object);
+	queue_put(q, w->s3, w->entry.key, format_content_type(w->intent.format),
+		&w->object, on_part, on_object);
 }
 
 void
@@ -194,8 +193,7 @@ add(struct queue *q, const struct record *r)
 	struct queue_window *w = &q->w;
 	struct err e;
 
-	if (w->intent.layout == S3_PER_PARTITION &&
-		!format_records(w->format))
+	if (w->intent.layout == S3_PER_PARTITION && !format_records(w->format))
 		w->entry.partition = arena_dup(&w->arena, r->partition);
 	if (format_add(w->format, r, &e) < 0)
 		queue_fail(q, e.text);
@@ -207,8 +205,8 @@ end_object(struct queue *q)
 	struct queue_window *w = &q->w;
 	struct buf key = BUF_ZERO;
 
-	queue_build_key(q, w->entry.partition, w->entry.first, w->entry.last,
-		&key);
+	queue_build_key(
+		q, w->entry.partition, w->entry.first, w->entry.last, &key);
 	w->entry.key = arena_dup(&w->arena, buf_span(&key));
 	buf_fini(&key);
 	queue_build_end(q);
@@ -271,11 +269,10 @@ take_lost(struct queue *q)
 	struct doc_lost l;
 	size_t at = 0;
 
-	while (engine_lost_next(
-		q->engine, &at, &l.partition, &l.from, &l.to)) {
+	while (engine_lost_next(q->engine, &at, &l.partition, &l.from, &l.to)) {
 		l.partition = arena_dup(&w->arena, l.partition);
-		m->lost = arena_grown(&w->arena, m->lost, m->lost_n,
-			&w->lost_cap, sizeof(l));
+		m->lost = arena_grown(
+			&w->arena, m->lost, m->lost_n, &w->lost_cap, sizeof(l));
 		m->lost[m->lost_n++] = l;
 	}
 }
@@ -302,9 +299,9 @@ begin_manifest(struct queue *q)
 		.min_us = ew.min_us,
 		.max_us = ew.max_us,
 	};
-	w->manifest.writer = arena_dup(&w->arena,
-		span_of(format_writer(
-			w->intent.format, w->intent.codec, writer)));
+	w->manifest.writer =
+		arena_dup(&w->arena, span_of(format_writer(w->intent.format,
+					     w->intent.codec, writer)));
 	take_lost(q);
 }
 

@@ -106,8 +106,8 @@ write_slice(struct queue *q)
 
 	do {
 		for (int i = 0; i < POSITIONS_A_LOOK; i++) {
-			if (engine_positions_next(q->engine, &p.name, &p.part,
-				    &p.offset)) {
+			if (engine_positions_next(
+				    q->engine, &p.name, &p.part, &p.offset)) {
 				doc_checkpoint_add(c->writer, &p);
 				continue;
 			}

@@ -61,8 +61,8 @@ claim_of(const struct queue *q, enum lease_seen seen, int64_t at_ms)
 		.held = p.held,
 		.share = p.share,
 		.was_mine = seen == LEASE_MINE,
-		.gave_back_ms = q->gave_back_ms < 0 ? -1
-						    : at_ms - q->gave_back_ms,
+		.gave_back_ms =
+			q->gave_back_ms < 0 ? -1 : at_ms - q->gave_back_ms,
 		.ttl_ms = ttl_ms(q),
 	};
 }
@@ -94,7 +94,7 @@ on_owned(struct queue *q)
 	q->gave_back_ms = -1;
 	q->phase = QUEUE_START;
 	place_held(q->x->place, 1);
-	queue_say(q, LOG_INFO, "this node owns the queue", NULL);
+	queue_say(q, queue_level(q), "this node owns the queue", NULL);
 	if (queue_draining(q))
 		queue_finish(q, QUEUE_DRAINED);
 	else

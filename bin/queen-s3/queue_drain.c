@@ -72,8 +72,8 @@ say_end(struct queue *q)
 		q->missing_told = true;
 		return;
 	case QUEUE_FENCED:
-		queue_say(q, LOG_WARN, "queue fenced: another node has it",
-			NULL);
+		queue_say(
+			q, LOG_WARN, "queue fenced: another node has it", NULL);
 		return;
 	default:
 		queue_say(q, LOG_INFO,
@@ -169,8 +169,8 @@ queue_drain(struct queue *q)
 		say_drain(q);
 		/* a pointer that is under way is seen through */
 		if (!q->fence.busy)
-			queue_finish(q, q->stopping ? QUEUE_DRAINED
-						    : QUEUE_RELEASED);
+			queue_finish(q,
+				q->stopping ? QUEUE_DRAINED : QUEUE_RELEASED);
 		else
 			hurry(q);
 		return;

@@ -29,7 +29,7 @@ queue_is_foreign(const struct queue *q)
 	if (q->committed.k && q->committed.cell[0])
 		return is_other(q, q->committed.cell);
 	return q->intent_is_text && q->intent.k == q->committed.k + 1 &&
-		is_other(q, q->intent.cell);
+	       is_other(q, q->intent.cell);
 }
 
 static void
@@ -197,8 +197,8 @@ new_prefix(struct queue *q)
 		return;
 	}
 	key_manifest(&key, &of, q->committed.k + 1);
-	queue_get(q, q->x->s3, buf_span(&key), QUEUE_MANIFEST_MAX,
-		on_new_place);
+	queue_get(
+		q, q->x->s3, buf_span(&key), QUEUE_MANIFEST_MAX, on_new_place);
 	buf_fini(&key);
 }
 
@@ -239,7 +239,7 @@ poll_row(struct queue *q)
 	struct buf key = BUF_ZERO;
 
 	key_row(&key, q->x->conf->sink, queue_name_of(q), KEY_RESUME);
-	q->call = cell_get(q->x->x->cell, &q->x->tenant, buf_span(&key), on_row,
-		q);
+	q->call = cell_get(
+		q->x->x->cell, &q->x->tenant, buf_span(&key), on_row, q);
 	buf_fini(&key);
 }

@@ -223,6 +223,8 @@ const struct settings *queue_settings(const struct queue *q);
 /* ---- queue_say.c ---- */
 void queue_say(struct queue *q, enum log_level level, const char *message,
 	const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* Of the steps of a life; a queue that is still missing is told of once. */
+enum log_level queue_level(const struct queue *q);
 /* Sampled; remembered as the last error. */
 void queue_trouble(struct queue *q, enum queue_trouble kind, const char *text);
 void queue_remember(struct queue *q, const char *text);

@@ -73,7 +73,7 @@ start(struct queue *q)
 	budget_join(q->x->x->budget, &q->budget, on_force, q);
 	q->budgeted = true;
 	engine_stats(q->engine, &s);
-	queue_say(q, LOG_INFO, "queue restored",
+	queue_say(q, queue_level(q), "queue restored",
 		"committed_k=%lld redo=%s checkpoint_k=%lld positions=%llu",
 		(long long)q->committed.k, s.redo ? "true" : "false",
 		(long long)q->checkpoint_k,
@@ -84,8 +84,8 @@ start(struct queue *q)
 static void
 start_without(struct queue *q, const char *why)
 {
-	queue_say(q, LOG_WARN, "checkpoint not used", "error=%s",
-		log_quote(why));
+	queue_say(
+		q, LOG_WARN, "checkpoint not used", "error=%s", log_quote(why));
 	q->checkpoint_k = -1;
 	q->ckpt.positions = 0;
 	new_engine(q);

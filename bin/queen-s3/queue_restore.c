@@ -17,8 +17,8 @@ bool
 queue_owns_manifest(const struct queue *q, const struct doc_manifest *m)
 {
 	return span_is(m->sink, q->x->conf->sink) &&
-		span_eq(m->tenant, queue_tenant_of(q)) &&
-		span_eq(m->queue, queue_name_of(q));
+	       span_eq(m->tenant, queue_tenant_of(q)) &&
+	       span_eq(m->queue, queue_name_of(q));
 }
 
 /* ---- the bucket ahead of the cell ---- */
@@ -37,7 +37,7 @@ commit_unreadable(struct queue *q, struct span text)
 	bool ours;
 
 	ours = doc_manifest_read(text, &a, &m, &e) == 0 &&
-		m.k == q->committed.k + 1 && queue_owns_manifest(q, &m);
+	       m.k == q->committed.k + 1 && queue_owns_manifest(q, &m);
 	if (ours) {
 		i = (struct doc_intent){ .k = m.k,
 			.start_us = m.start_us,
@@ -160,11 +160,11 @@ take_rows(struct queue *q, const struct cell_row *rows)
 	q->committed_version = rows[1].version;
 	q->resume_version = rows[2].version;
 	q->has_intent = rows[0].found;
-	q->intent_is_text = rows[0].found &&
+	q->intent_is_text =
+		rows[0].found &&
 		doc_intent_read(arena_dup(a, rows[0].value), a, &q->intent);
-	if (!rows[1].found ||
-		!doc_committed_read(
-			arena_dup(a, rows[1].value), a, &q->committed))
+	if (!rows[1].found || !doc_committed_read(arena_dup(a, rows[1].value),
+				      a, &q->committed))
 		q->committed = (struct doc_committed){ .end_us = STAMP_NONE };
 	else
 		q->known_us = q->committed.end_us;

@@ -32,11 +32,14 @@ observe_blocked(struct queue *q)
 		return;
 	q->blocked_told = s->blocked_part;
 	if (s->blocked_key_id < 0)
-		snprintf(text, sizeof(text), "offset %lld of partition %.*s "
-			"is damaged", (long long)s->blocked_offset,
+		snprintf(text, sizeof(text),
+			"offset %lld of partition %.*s "
+			"is damaged",
+			(long long)s->blocked_offset,
 			SPAN_ARG(span_clip(s->blocked_name, 128)));
 	else
-		snprintf(text, sizeof(text), "offset %lld of partition %.*s "
+		snprintf(text, sizeof(text),
+			"offset %lld of partition %.*s "
 			"cannot be opened without key %d",
 			(long long)s->blocked_offset,
 			SPAN_ARG(span_clip(s->blocked_name, 128)),
@@ -58,10 +61,14 @@ queue_observe(struct queue *q)
 {
 	engine_stats(q->engine, &q->stats);
 	q->has_stats = true;
+	if (q->stats.safe_us != STAMP_NONE)
+		q->missing_told = false;
 	budget_report(&q->budget, q->stats.buffered_bytes);
 	if (q->stats.degraded && !q->degraded_told)
-		queue_say(q, LOG_WARN, "safeTime is degraded: some session of "
-				       "the cell cannot be seen", NULL);
+		queue_say(q, LOG_WARN,
+			"safeTime is degraded: some session of "
+			"the cell cannot be seen",
+			NULL);
 	q->degraded_told = q->stats.degraded;
 	observe_blocked(q);
 }
@@ -147,8 +154,8 @@ begin(struct queue *q, const struct engine_step *s)
 	r->q = q;
 	r->what = s->what;
 	TAILQ_INSERT_TAIL(&q->reads, r, link);
-	r->call = cell_step(q->x->x->cell, &q->x->tenant, q->name, q->engine,
-		s, on_read, r);
+	r->call = cell_step(q->x->x->cell, &q->x->tenant, q->name, q->engine, s,
+		on_read, r);
 }
 
 void

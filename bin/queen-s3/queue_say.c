@@ -32,6 +32,12 @@ queue_say(struct queue *q, enum log_level level, const char *message,
 	buf_fini(&b);
 }
 
+enum log_level
+queue_level(const struct queue *q)
+{
+	return q->missing_told ? LOG_DEBUG : LOG_INFO;
+}
+
 void
 queue_remember(struct queue *q, const char *text)
 {

@@ -49,7 +49,7 @@ other_bucket(struct queue *q, struct span bucket)
 		.sink = &there,
 		.ca_file = queue_settings(q)->ca_file,
 		.multipart_bytes = queue_settings(q)->multipart_threshold_mb
-			<< 20,
+				   << 20,
 	};
 	char text[400];
 	struct err e;
