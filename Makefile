@@ -45,8 +45,11 @@ CORPUS := $(FUZZ_SRC:tests/%.c=$(B)/tests/%)
 BENCH := $(patsubst tests/bench/%.c,$(B)/bench/%,$(wildcard tests/bench/*.c))
 # What is no test in that folder helps the tests: linked with each.
 UNIT_HELP := $(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c))
+# Programs that cell tests start.
+WRITE := $(B)/s3/write
 C_FILES := $(sort $(wildcard lib/*.c bin/*/*.c tests/unit/*.c \
-	tests/unit/*/*.c tests/fuzz/*.c tests/fuzz/*/*.c tests/bench/*.c))
+	tests/unit/*/*.c tests/fuzz/*.c tests/fuzz/*/*.c tests/bench/*.c \
+	tests/s3/*.c))
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 tool_obj = $(call obj,$(filter-out %/main.c,$(sort $(wildcard bin/$(1)/*.c))))
 
@@ -96,7 +99,7 @@ link = $(CC) $(Q_CFLAGS) $(CFLAGS) $(Q_LDFLAGS) $(LDFLAGS) -o $@
 	demo deps deps-test FORCE
 .DEFAULT_GOAL := all
 all: $(LIB) $(BINS)
-tests: $(TESTS) $(CORPUS)
+tests: $(TESTS) $(CORPUS) $(WRITE)
 
 $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
@@ -179,11 +182,11 @@ check-built: all tests
 	sh tests/total $(B) || rc=1; exit $$rc
 unit: $(TESTS) $(CORPUS)
 	$(Q)$(TEST_ENV) sh tests/run-unit $(B) $^
-cell: all
+cell: all $(WRITE)
 	$(Q)$(run_pytest) $(PYTEST_ARGS)
 # Sanitizers see nothing new in tests of SQL alone, of texts, of length, or of
 # what is left behind by a kill.
-cell-san: all
+cell-san: all $(WRITE)
 	$(Q)$(run_pytest) $(patsubst %,--ignore-glob='*/test_%*',sql_ docs schema \
 		harness demo soak charge grant crash riders_crash ctl_lock ctl_up \
 		field_state retention two conn_e2e conn_nodes conn_back conn_standby \
@@ -198,6 +201,13 @@ $(BENCH): $(B)/bench/%: $(B)/obj/tests/bench/%.o
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(link) $^ $(LIBS_lib)
+$(B)/obj/tests/s3/write.o: EXTRA = -Ibin/queen-s3
+$(WRITE): $(B)/s3/%: $(B)/obj/tests/s3/%.o \
+		$(call obj,$(wildcard $(patsubst %,bin/queen-s3/%,format.c \
+		jsonl.c object.c parquet*.c))) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(link) $^ $(LIBS_queen-s3) $(LIBS)
 fuzz:
 	$(Q)$(MAKE) FUZZ=1 fuzz-run
 fuzz-run: $(CORPUS)
@@ -243,7 +253,7 @@ dist:
 	mkdir -p build
 	git archive --format=tar.gz --prefix=queen-$(VERSION)/ \
 		-o build/queen-$(VERSION).tar.gz HEAD
-# The fetched PostgreSQL servers in build/pg are kept: they are downloads.
+# The fetched servers and readers in build/pg and build/readers are kept.
 clean:
-	rm -rf build/obj build/bin build/gen build/tests build/san build/fuzz \
+	rm -rf build/obj build/bin build/gen build/tests build/s3 build/san build/fuzz \
 		build/libqueen.a build/pkg.mk build/*.sum build/*.xml build/*.log
