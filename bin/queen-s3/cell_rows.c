@@ -356,7 +356,8 @@ on_queues(struct cell_call *k, const PGresult *res, const struct err *e)
 	cell_queues_fn fn = k->fn.queues;
 	void *arg = k->arg;
 	int n = e ? 0 : PQntuples(res);
-	struct span *names = arena_alloc(&keep, ((size_t)n + 1) * sizeof(*names));
+	struct span *names =
+		arena_alloc(&keep, ((size_t)n + 1) * sizeof(*names));
 
 	k->arena = (struct arena)ARENA_ZERO;
 	cell_call_end(k);

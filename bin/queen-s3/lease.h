@@ -24,7 +24,10 @@ struct lease_conf {
 	const struct qid *tenant; /* borrowed */
 	const char *sink, *queue, *instance; /* borrowed */
 	int64_t ttl_ms; /* stored in whole seconds, at least 1 */
-	/* It is another's now, for good for this handle; called once. */
+	/*
+	 * A refresh found that it is another's, for good for this handle; called
+	 * once, and not when a fence tells it.
+	 */
 	void (*on_lost)(void *arg);
 	void *arg;
 };
@@ -48,13 +51,14 @@ void lease_claim(struct lease *x, lease_look_fn fn, void *arg);
 enum lease_fenced {
 	LEASE_APPLIED,
 	LEASE_LOST, /* the lease, or the pointer moved: stop here */
-	LEASE_RETRY, /* nothing is known to have happened: fence again */
+	LEASE_RETRY, /* not known to have happened: the same again */
 };
 /*
  * Writes a pointer (KEY_INTENT or KEY_COMMITTED) with the lease; expect: the
- * version this run read or wrote last, updated on success.  An answer that
- * was lost is settled before this answers: what was written counts.
- * drop: a row that goes with it (KEY_RESUME), or KEY_LEASE for none.
+ * version this run read or wrote last.  LEASE_RETRY with *e: why; whose answer
+ * was lost sends the same value at the same version again, and what the first
+ * one wrote counts.  drop: a row that goes with it (KEY_RESUME), or KEY_LEASE
+ * for none.
  */
 typedef void (*lease_fence_fn)(
 	void *arg, enum lease_fenced f, int64_t version, const struct err *e);
