@@ -188,7 +188,7 @@ struct queue {
 	struct queue_io io;
 	struct queue_fencing fence;
 	struct engine *engine;
-	TAILQ_HEAD(, queue_read) reads;
+	TAILQ_HEAD(queue_reads, queue_read) reads;
 	bool backing_off; /* reads wait */
 	struct queue_window w;
 	struct queue_checkpoint ckpt;
