@@ -98,26 +98,6 @@ s3conf_align_of(struct span s, enum s3_align *out)
 	return i >= 0;
 }
 
-bool
-s3conf_prefix_ok(struct span s)
-{
-	size_t at = 0;
-
-	if (s.n == 0)
-		return false;
-	for (size_t i = 0; i <= s.n; i++) {
-		struct span part;
-
-		if (i < s.n && s.p[i] != '/')
-			continue;
-		part = span_make(s.p + at, i - at);
-		if (part.n == 0 || span_is(part, ".") || span_is(part, ".."))
-			return false;
-		at = i + 1;
-	}
-	return true;
-}
-
 enum s3_codec
 s3conf_codec(const struct s3conf *c)
 {
