@@ -165,7 +165,7 @@ put_canonical(struct buf *b, const struct sigv4_request *r,
 	buf_printf(b, "%s\n", r->method);
 	buf_put_span(b, r->path);
 	buf_putc(b, '\n');
-	sigv4_query(b, r->query, r->query_n);
+	buf_put_span(b, r->query);
 	buf_putc(b, '\n');
 	for (size_t i = 0; i < r->headers_n; i++) {
 		buf_put_span(b, all[i]->name);

@@ -19,9 +19,7 @@ struct sigv4_pair {
 struct sigv4_request {
 	const char *method;
 	struct span path; /* as on the wire, encoded once */
-	/* plain names and values; any order; written sorted by sigv4_query */
-	const struct sigv4_pair *query;
-	size_t query_n;
+	struct span query; /* as sigv4_query writes it, and as on the wire */
 	/* all that are sent and to be signed, host and x-amz-* among them */
 	const struct sigv4_pair *headers;
 	size_t headers_n;
@@ -32,7 +30,10 @@ enum { SIGV4_DATE_MAX = 17 }; /* 20260904T100000Z */
 char *sigv4_date(int64_t at_us, char out[SIGV4_DATE_MAX]);
 /* Appends every byte but A-Z a-z 0-9 - . _ ~ and, if asked, / as %XX. */
 void sigv4_encode(struct buf *b, struct span s, int keep_slash);
-/* Appends the canonical query string, which is the one to send. */
+/*
+ * Appends the canonical query string, which is the one to send: pairs of plain
+ * names and values, in any order.
+ */
 void sigv4_query(struct buf *b, const struct sigv4_pair *q, size_t n);
 /* Appends the value of the Authorization header. */
 void sigv4_sign(struct buf *b, const struct sigv4_key *k,
