@@ -139,7 +139,7 @@ names_are_escaped_like_the_reference(void **state)
 	(void)state;
 	for (; n < 0x20; n++)
 		name[n] = (char)n;
-	n += (size_t)sprintf(name + n,
+	n += (size_t)snprintf(name + n, sizeof(name) - n,
 		" \"\\/'<>&\x7f\xc2\x80\xe2\x80\xa8\xe2\x80\xa9"
 		"\xf0\x9f\x90\x9d\xef\xbf\xbf");
 	r = rec("", 0, "", 0, "0");
