@@ -10,6 +10,7 @@
 #include "conf.h"
 #include "s3conf.h"
 
+struct buf;
 struct err;
 
 enum settings_crash {
@@ -21,10 +22,20 @@ enum settings_crash {
 	CRASH_AFTER_COMMIT
 };
 
+/* Settings that are judged elsewhere, as texts; of keys only the end. */
+struct settings_text {
+	char *queues, *endpoint, *region, *bucket, *access_key, *secret_key;
+	char *prefix, *path_style, *sse, *kms_key_id, *format, *compression;
+	char *parquet_codec, *layout, *align, *start, *target_mb;
+	char *max_window_ms, *sink, *partitions;
+	char *instance, *crash_at, *log_format;
+};
+
 struct settings {
 	/* the sink of the environment; see lib/s3conf.h */
 	bool has_sink;
 	struct s3conf sink;
+	struct settings_text text;
 	/* of the node */
 	int64_t memory_mb, fetch_concurrency, discovery_interval_ms;
 	int64_t safe_guard_ms, lease_ttl_ms, multipart_threshold_mb;
@@ -34,7 +45,7 @@ struct settings {
 	bool instance_generated;
 	enum settings_crash crash_at;
 	/* of the process */
-	char *listen, *ca_file;
+	char *server_id, *listen, *ca_file;
 	/* the cell's */
 	char *pg_conninfo, *pg_host, *pg_user, *pg_password, *pg_database;
 	char *pg_db, *pg_ssl_root_cert;
@@ -59,5 +70,19 @@ const char *settings_crash_name(enum settings_crash c);
  * was logged is on stderr by then.
  */
 void settings_crash(const struct settings *s, enum settings_crash at);
+
+/*
+ * The name in lease and presence rows, allocated: a given one with the host
+ * behind it, else the server's id, else the host, else a random one.  NULL or
+ * "": there is none.
+ */
+char *settings_instance(const char *given, const char *server_id,
+	const char *host, bool *generated);
+/*
+ * Appends `version=... crash_at=...` (spec 3): what runs one sink, as the
+ * environment spells it.  pg: the connection without its password.
+ */
+void settings_boot_line(const struct settings *s, const struct s3conf *c,
+	const char *tenant, const char *pg, struct buf *out);
 
 #endif
