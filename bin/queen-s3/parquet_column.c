@@ -249,10 +249,10 @@ put_plain(struct buf *b, struct span v)
 static bool
 put_name(struct parquet_column *c, struct span v)
 {
-	struct span newest = span_make(c->dict.p + c->newest_at, c->newest_n);
 	uint32_t index;
 
-	if (c->dict_n == 0 || !span_eq(newest, v)) {
+	if (c->dict_n == 0 ||
+		!span_eq(span_make(c->dict.p + c->newest_at, c->newest_n), v)) {
 		if (c->dict.len + 4 + v.n > DICT_BYTES)
 			return false;
 		put_plain(&c->dict, v);
