@@ -41,7 +41,7 @@ struct s3_error {
 };
 struct s3_answer {
 	bool absent; /* GET, HEAD: 404 */
-	int64_t size; /* HEAD */
+	int64_t size; /* HEAD; -1: it does not say */
 	struct span etag; /* without quotes; may be empty */
 	struct span body; /* GET */
 	/* LIST: keys in order, more to come after the last one */

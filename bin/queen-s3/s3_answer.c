@@ -25,7 +25,8 @@ keep(char *to, size_t to_n, struct span value)
 {
 	size_t n = value.n < to_n ? value.n : to_n - 1;
 
-	memcpy(to, value.p, n);
+	if (n)
+		memcpy(to, value.p, n);
 	to[n] = '\0';
 }
 

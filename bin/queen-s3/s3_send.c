@@ -147,6 +147,13 @@ count(struct s3 *s, enum s3_op op, int code)
 	s->counts[i].n++;
 }
 
+/* A probe asks who is there, and waits for none of them. */
+static bool
+takes_turn(const struct s3_req *r)
+{
+	return r->send.op != S3_OP_HEAD;
+}
+
 /* One that has its turn may be stopped before it takes it: then the next. */
 static void
 next_turn(struct s3 *s)
@@ -168,7 +175,7 @@ end_attempt(struct s3_req *r)
 	hcli_end(&r->call);
 	curl_slist_free_all(r->headers);
 	r->headers = NULL;
-	r->s->sending_n--;
+	r->s->sending_n -= takes_turn(r);
 }
 
 static void
@@ -241,15 +248,15 @@ send_attempt(struct s3_req *r)
 	set_method(r, c);
 	buf_fini(&path);
 	buf_fini(&url);
-	r->s->sending_n++;
+	r->s->sending_n += takes_turn(r);
 	hcli_start(&r->call);
 }
 
-/* Now, or when it is its turn; a probe asks who is there and waits for none. */
+/* Now, or when it is its turn. */
 static void
 go(struct s3_req *r)
 {
-	if (r->s->sending_n >= S3_PARALLEL_MAX && r->send.op != S3_OP_HEAD) {
+	if (takes_turn(r) && r->s->sending_n >= S3_PARALLEL_MAX) {
 		TAILQ_INSERT_TAIL(&r->s->turns, r, turn);
 		r->has_turn = true;
 		return;
