@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* queen-s3: boot order only; what the parts do is in their own files. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "boot.h"
+#include "budget.h"
+#include "buf.h"
+#include "cell.h"
+#include "conf.h"
+#include "ctx.h"
+#include "err.h"
+#include "exit.h"
+#include "host.h"
+#include "log.h"
+#include "loop.h"
+#include "pgconn.h"
+#include "schema.h"
+#include "seal.h"
+#include "sealproof.h"
+#include "settings.h"
+
+#define TENANT_DEFAULT "00000000-0000-0000-0000-000000000001"
+
+struct boot {
+	struct ctx x;
+	struct settings conf;
+	struct seal *seal;
+	struct buf pg_text;
+	char *conninfo;
+};
+
+static void
+usage(void)
+{
+	printf("usage: queen-s3 [--help | --version | --check-config]\n"
+	       "\n"
+	       "Mirrors queues into an S3 bucket, exactly once, as JSONL or\n"
+	       "Parquet. It is configured by the environment alone, and by\n"
+	       "`queenctl s3` for the sinks of tenants; see queen-s3(8).\n"
+	       "\n"
+	       "  --check-config  print the effective settings and exit\n"
+	       "  --version       print the version and exit\n"
+	       "  --help          print this and exit\n"
+	       "\n"
+	       "environment:\n");
+	conf_help(conf_items, conf_items_n, stdout);
+}
+
+static void
+wipe(char *secret)
+{
+	if (secret)
+		explicit_bzero(secret, strlen(secret));
+}
+
+static int
+make_conninfo(struct boot *b, struct err *e)
+{
+	const struct settings *s = &b->conf;
+	struct pgconn_conf c = {
+		.conninfo = s->pg_conninfo,
+		.host = s->pg_host,
+		.port = s->pg_port,
+		.user = s->pg_user,
+		.password = s->pg_password,
+		.database = s->pg_database && *s->pg_database ? s->pg_database
+							      : s->pg_db,
+		.use_ssl = s->pg_use_ssl,
+		.reject_unauthorized = s->pg_ssl_reject_unauthorized,
+		.ssl_root_cert = s->pg_ssl_root_cert,
+	};
+
+	b->conninfo = pgconn_info(&c, e);
+	return b->conninfo ? 0 : -1;
+}
+
+static int
+load(struct boot *b, struct err *e)
+{
+	if (settings_load(&b->conf, e) != 0 ||
+		seal_new(b->conf.encryption_key, b->conf.encryption_old_keys,
+			&b->seal, e) != 0)
+		return -1;
+	/* the ring has its own copies, in memory that is guarded */
+	wipe(b->conf.encryption_key);
+	wipe(b->conf.encryption_old_keys);
+	return make_conninfo(b, e);
+}
+
+static void
+unload(struct boot *b)
+{
+	seal_free(b->seal);
+	wipe(b->conninfo);
+	free(b->conninfo);
+	buf_fini(&b->pg_text);
+	settings_fini(&b->conf);
+}
+
+/* One call as the sink will make it: may this role, and is safeTime whole? */
+static int
+try_calls(PGconn *pg, struct err *e)
+{
+	PGresult *res = PQexec(
+		pg, "select degraded from queen.safe_time_v1(5000, 30000)");
+	int rc = 0;
+
+	if (PQresultStatus(res) != PGRES_TUPLES_OK) {
+		rc = pgconn_err(e, res, pg);
+		err_wrap(e, "the role may not read the cell (see `queenctl "
+			    "schema grant`)");
+	} else if (strcmp(PQgetvalue(res, 0, 0), "t") == 0) {
+		log_line(LOG_INFO, "queen-s3",
+			"safeTime is degraded: grant pg_read_all_stats to the role",
+			NULL);
+	}
+	PQclear(res);
+	return rc;
+}
+
+static int
+meet(struct boot *b, struct err *e)
+{
+	struct schema_cell cell;
+	PGconn *pg = boot_open(b->conninfo, "queen-s3", e);
+	int rc;
+
+	if (!pg)
+		return -1;
+	rc = boot_schema(pg, &cell, e);
+	if (rc == 0)
+		rc = sealproof_check(b->seal, pg, e);
+	if (rc == 0)
+		rc = try_calls(pg, e);
+	buf_printf(&b->pg_text, "host=%s port=%s dbname=%s user=%s", PQhost(pg),
+		PQport(pg), PQdb(pg), PQuser(pg));
+	buf_putc(&b->pg_text, '\0');
+	PQfinish(pg);
+	if (rc == 0)
+		snprintf(b->x.cell_tag, sizeof(b->x.cell_tag), "%012" PRIx64,
+			cell.tag & UINT64_C(0xffffffffffff));
+	return rc;
+}
+
+static void
+say_hello(struct boot *b)
+{
+	struct buf line = BUF_ZERO;
+
+	if (b->conf.has_sink) {
+		settings_boot_line(&b->conf, &b->conf.sink, TENANT_DEFAULT,
+			b->pg_text.p, &line);
+		log_line(LOG_INFO, "boot", "the sink of the environment",
+			"%.*s", SPAN_ARG(buf_span(&line)));
+	}
+	buf_fini(&line);
+	if (b->conf.crash_at != CRASH_NEVER)
+		log_line(LOG_WARN, "boot",
+			"this process will abort, for a test", "crash_at=%s",
+			settings_crash_name(b->conf.crash_at));
+}
+
+static int
+serve(struct boot *b)
+{
+	struct cell_conf cell = { .conninfo = b->conninfo,
+		.seal = b->seal,
+		.floor_ms = b->conf.safe_floor_ms };
+	struct err e = ERR_ZERO;
+	struct host *h;
+	int code;
+
+	b->x.conf = &b->conf;
+	b->x.seal = b->seal;
+	b->x.pg_text = b->pg_text.p;
+	b->x.loop = loop_new();
+	b->x.budget = budget_new(b->x.loop, b->conf.memory_mb << 20);
+	b->x.cell = cell_new(b->x.loop, &cell);
+	h = host_new(&b->x, &e);
+	code = h ? host_run(h) : boot_fatal(EXIT_INTERNAL, e.text);
+	host_free(h);
+	cell_free(b->x.cell);
+	budget_free(b->x.budget);
+	loop_free(b->x.loop);
+	return code;
+}
+
+static int
+run(struct boot *b, bool check)
+{
+	struct err e = ERR_ZERO;
+
+	log_init(NULL, false);
+	boot_harden();
+	if (load(b, &e) != 0)
+		return boot_fatal(EXIT_CONFIG, e.text);
+	if (check) {
+		conf_print(conf_items, conf_items_n, &b->conf, stdout);
+		return EXIT_CLEAN;
+	}
+	log_init(b->conf.rust_log && *b->conf.rust_log ? b->conf.rust_log
+						       : b->conf.log_level,
+		b->conf.log_json);
+	conf_warn_ignored(conf_items, conf_items_n);
+	conf_log(conf_items, conf_items_n, &b->conf);
+	if (meet(b, &e) != 0)
+		return boot_fatal(boot_code(&e), e.text);
+	say_hello(b);
+	return serve(b);
+}
+
+int
+main(int argc, char **argv)
+{
+	const char *word = argc == 2 ? argv[1] : "";
+	bool check = strcmp(word, "--check-config") == 0;
+	struct boot b = { .seal = NULL };
+	int code;
+
+	if (strcmp(word, "--help") == 0) {
+		usage();
+		return EXIT_CLEAN;
+	}
+	if (strcmp(word, "--version") == 0) {
+		printf("queen-s3 %s\n", QUEEN_VERSION);
+		return EXIT_CLEAN;
+	}
+	if (argc != 1 && !check) {
+		fprintf(stderr, "queen-s3: unknown argument; see --help\n");
+		return EXIT_CONFIG;
+	}
+	code = run(&b, check);
+	unload(&b);
+	return code;
+}
