@@ -340,7 +340,7 @@ sim_record(const struct sim_part *p, int64_t offset, char buf[64])
 {
 	int n = snprintf(buf, 64, "%lld/%lld", (long long)p->id,
 		(long long)offset);
-	static char bytes[1 << 20];
+	static char bytes[(1 << 20) + 1];
 	uint32_t len = p->r[offset].len;
 
 	return (struct record){ .txn = span_make(buf, (size_t)n),
@@ -690,6 +690,11 @@ sim_run(struct sim *s)
 			sim_deliver(s, s->call_n - 1, false);
 			continue;
 		case ENGINE_BUSY:
+			continue;
+		case ENGINE_WAIT:
+			if (s->call_n == 0)
+				return s->what;
+			sim_deliver(s, 0, false);
 			continue;
 		default:
 			return s->what;
