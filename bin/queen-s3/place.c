@@ -24,7 +24,7 @@
 #include "place_int.h"
 #include "settings.h"
 
-enum { BEAT_MIN_MS = 100, RETRY_FIRST_MS = 1000, LOG_EVERY_MS = 30000 };
+enum { RETRY_FIRST_MS = 1000, LOG_EVERY_MS = 30000 };
 
 struct place {
 	const struct sink_ctx *x;
@@ -34,6 +34,7 @@ struct place {
 	struct loop_timer beat;
 	struct cell_call *call;
 	int64_t retry_ms;
+	int beats;
 	struct log_sampler failed;
 	/* what is known */
 	int nodes, queues, held;
@@ -85,10 +86,8 @@ static void leave(struct place *p);
 static void
 beat_again(struct place *p)
 {
-	int64_t ms = ttl_ms(p) / 3;
-
 	p->retry_ms = 0;
-	loop_timer_start(&p->beat, ms > BEAT_MIN_MS ? ms : BEAT_MIN_MS);
+	loop_timer_start(&p->beat, place_beat_ms(++p->beats, ttl_ms(p)));
 }
 
 static void

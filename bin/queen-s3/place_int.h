@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a node gives a queue back (spec 7.4); pure, for place and its tests. */
+/* The pure side of the beat (spec 7.4), for place and its tests. */
 #ifndef QUEEN_S3_PLACE_INT_H
 #define QUEEN_S3_PLACE_INT_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/* From the beat of this number, from 1, to the next. */
+int64_t place_beat_ms(int beats, int64_t ttl_ms);
 
 struct place_excess {
 	int64_t over_since_ms; /* above its share since; -1: it is not */

@@ -7,7 +7,7 @@
 #include "place.h"
 #include "place_int.h"
 
-enum { STEP_MS = 1000 };
+enum { STEP_MS = 1000, BEAT_MIN_MS = 100, FIRST_BEATS = 3 };
 
 static int slots;
 
@@ -30,6 +30,20 @@ place_share(int queues, int nodes)
 	if (nodes < 1)
 		nodes = 1;
 	return queues / nodes + (queues % nodes > 0);
+}
+
+/*
+ * Nodes that start together have to know of one another before each has taken
+ * its share, a queue a second: the first beats are as close as that.
+ */
+int64_t
+place_beat_ms(int beats, int64_t ttl_ms)
+{
+	int64_t ms = ttl_ms / 3;
+
+	if (beats < FIRST_BEATS && ms > STEP_MS)
+		return STEP_MS;
+	return ms > BEAT_MIN_MS ? ms : BEAT_MIN_MS;
 }
 
 int64_t
