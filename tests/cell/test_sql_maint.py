@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """610_minutes.sql to 640_cleanup.sql: claims, retention, purge, counters."""
+import json
+
 import pytest
 
-from queenlib import TENANT
+from queenlib import OTHER_TENANT, TENANT
 from sqlkit import Kit, at, mid
 
 pytestmark = pytest.mark.allpg
@@ -149,6 +151,159 @@ def test_a_sink_hold_without_a_pointer_holds_up_to_its_cap(kit, part):
     assert step(kit, part, at(125)) == (3, 6, False)     # stamps < 25
     option(kit, kit.q, max_wait_s=10)       # rule 3 does not know the hold
     assert step(kit, part, at(125))[0] == 7
+
+
+# The sink hold: what queen-s3 has not committed stays (spec of the sink, 18)
+
+def pointer(kit, what, value, queue="q", sink="s3", tenant=TENANT, written=0,
+            ttl=None):
+    """A row of the sink, as a client may write it too."""
+    kit.rows("delete from queen.kv where tenant = %s and key = %s", tenant,
+             "s3:%s:%s:%s" % (sink, queue, what))
+    kit.rows("select queen.kv_put(%s, 'queen-s3', %s, %s, null, %s, %s)",
+             tenant, "s3:%s:%s:%s" % (sink, queue, what), json.dumps(value),
+             at(written + ttl) if ttl else None, at(written))
+
+
+def iso(seconds):
+    return at(seconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def micros(seconds):
+    return int(at(seconds).timestamp()) * 1000000
+
+
+def floor(kit, now, name="q"):
+    """Seconds since at(0) of the floor a hold gives."""
+    return (kit.value("select queen.lake_floor(q, %s) from queen.queues q"
+                      " where q.name = %s", at(now), name)
+            - at(0)).total_seconds()
+
+
+@pytest.fixture
+def held(kit, part):
+    option(kit, kit.q, retention_enabled=True, retention_s=10,
+           retention_sink_hold="s3", retention_sink_hold_max_s=1000)
+    return part
+
+
+def test_a_committed_pointer_holds_a_minute_before_its_end(kit, held):
+    """152: ISO text and, of older ones, integer microseconds."""
+    for end in (iso(110), micros(110), iso(110)[:-8] + "Z"):
+        pointer(kit, "committed", {"k": 3, "tEnd": end})
+        assert floor(kit, 200) == 50
+    assert step(kit, held, at(200)) == (5, 10, False)    # stamps < 50
+    # never above what the rule itself says
+    pointer(kit, "committed", {"k": 4, "tEnd": iso(1000)})
+    assert step(kit, held, at(75)) == (2, 4, False)      # stamps < 65
+    option(kit, kit.q, retention_s=0, completed_retention_s=1)
+    kit.group(kit.q, "g", start=at(1000), mode="new")
+    pointer(kit, "committed", {"k": 4, "tEnd": iso(140)})
+    assert step(kit, held, at(200)) == (1, 2, False)     # stamps < 80
+    option(kit, kit.q, retention_sink_hold="")
+    assert step(kit, held, at(200)) == (2, 4, False)
+
+
+def test_the_cap_beats_a_stale_pointer(kit, held):
+    pointer(kit, "committed", {"k": 3, "tEnd": iso(0)})
+    assert floor(kit, 500) == -60
+    assert floor(kit, 1020) == 20
+    option(kit, kit.q, retention_sink_hold_max_s=1)     # a minute at least
+    assert floor(kit, 500) == 440
+
+
+UNREADABLE = [
+    5, "text", None, [1], {}, {"tEnd": {}}, {"tEnd": "2026-01-01"},
+    {"tEnd": "2026-13-01T00:00:00Z"}, {"tEnd": "9999-12-31T99:00:00Z"},
+    {"tEnd": 1.5}, {"tEnd": 10 ** 30}, {"tEnd": "infinity"}, {"tEnd": True},
+    {"tEnd": None}, {"k": 1e300, "tEnd": "now"}, {"tEnd": "12"}]
+
+
+def test_what_cannot_be_read_falls_to_the_cap(kit, held):
+    for value in UNREADABLE:
+        pointer(kit, "committed", value)
+        pointer(kit, "intent", value)
+        assert floor(kit, 500) == -500, value
+        assert step(kit, held, at(500)) == (0, 0, False), value
+
+
+def test_the_pointer_is_that_of_sink_queue_and_tenant(kit, held):
+    done = {"k": 3, "tEnd": iso(400)}
+    pointer(kit, "committed", done, tenant=OTHER_TENANT)
+    pointer(kit, "committed", done, sink="other")
+    pointer(kit, "committed", done, queue="Q")
+    pointer(kit, "committed", done, ttl=10)             # dead
+    assert floor(kit, 500) == -500
+    kit.queue("a/b c")
+    option(kit, kit.queue("a/b c"), retention_sink_hold="s3",
+           retention_sink_hold_max_s=1000)
+    pointer(kit, "committed", done, queue="a/b c")
+    assert floor(kit, 500, "a/b c") == -500
+    pointer(kit, "committed", done, queue="a%2Fb%20c")
+    assert floor(kit, 500, "a/b c") == 340
+
+
+def test_an_open_window_is_held_while_it_is_shipped(kit, held):
+    """From its start, even past the cap, for as long as the cap since it was
+    opened."""
+    option(kit, kit.q, retention_sink_hold_max_s=100)
+    one = {"k": 1, "tStart": micros(20), "tEnd": micros(40)}
+    pointer(kit, "intent", one, written=300)
+    assert floor(kit, 399) == 20
+    assert floor(kit, 401) == 301
+    pointer(kit, "committed", {"k": 3, "tEnd": iso(200)})
+    assert floor(kit, 310) == 210                       # of another window
+    pointer(kit, "intent", dict(one, k=3), written=300)
+    assert floor(kit, 310) == 210                       # committed by now
+    pointer(kit, "intent", dict(one, k=4), written=300)
+    assert floor(kit, 310) == 20
+    assert step(kit, held, at(310)) == (2, 4, False)    # stamps < 20
+    pointer(kit, "intent", dict(one, k=4, tStart=None), written=300)
+    assert floor(kit, 310) == 210
+
+
+ESCAPED = [
+    ("../../etc", "..%2F..%2Fetc"), ("caffè", "caff%C3%A8"),
+    ("100%", "100%25"), ("a b/ü:c", "a%20b%2F%C3%BC%3Ac"), ("a~b", "a%7Eb"),
+    ("AZaz09._-", "AZaz09._-"), ("", ""), ("été", "%C3%A9t%C3%A9"),
+    ("=?&\n\U0001f600", "%3D%3F%26%0A%F0%9F%98%80")]
+
+
+def test_names_are_escaped_as_the_sink_does(kit):
+    """The examples of the specification; the sink's own tests have them too."""
+    for name, want in ESCAPED:
+        assert kit.value("select queen.lake_escape(%s)", name) == want
+
+
+def test_a_queue_without_a_hold_pays_nothing(kit):
+    """One due look over many queues asks for rows of the sinks of those alone
+    that have a hold, and once each."""
+    for setting in ("plan_cache_mode = force_generic_plan",
+                    "enable_seqscan = off", "enable_bitmapscan = off"):
+        kit.rows("set " + setting)
+    kit.rows("insert into queen.queues (tenant, name, retention_enabled,"
+             " retention_s, retention_sink_hold) select %s, 'n' || i, true,"
+             " 100, case when i %% 1000 = 0 then 's3' else '' end"
+             " from generate_series(1, 5000) i", TENANT)
+    kit.rows("insert into queen.partition_heads (id, queue_id, last_write_at,"
+             " oldest_live_at) select q.id * 10 + i, q.id, %s, %s"
+             " from queen.queues q, generate_series(1, 5) i", at(0), at(0))
+    kit.rows("analyze queen.queues")
+
+    def looks():
+        kit.rows("select pg_stat_force_next_flush()")
+        return kit.value("select coalesce(sum(calls), 0)::int from"
+                         " pg_stat_user_functions where funcname ="
+                         " 'lake_floor'")
+
+    kit.rows("set track_functions = 'all'")
+    before = looks()
+    assert due(kit, at(100)) == []
+    assert looks() - before == 5
+    # a day later all but the held ones: their cap is a week
+    assert len(due(kit, at(86400), 100000)) == 4995 * 5
+    assert looks() - before == 10
+    assert len(due(kit, at(700000), 100000)) == 5000 * 5
 
 
 def test_steps_are_bounded_and_go_on(kit, part):

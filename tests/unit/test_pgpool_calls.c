@@ -417,6 +417,39 @@ test_bundle_lost_at_commit_is_unknown(void **state)
 	pgserver_value(f->side, "drop table t");
 }
 
+static PGresult *kept[2];
+
+static void
+keep(void *arg, const PGresult *res, const struct err *err)
+{
+	struct answer *a = arg;
+
+	on_answer(a, res, err);
+	kept[a->order] = pgpool_take_result(F->pool);
+	assert_ptr_equal(kept[a->order], res);
+}
+
+static void
+test_a_callback_may_keep_its_rows(void **state)
+{
+	struct fix *f = *state;
+	struct answer a[2] = { { .n = 0 } };
+	struct pgargs args;
+
+	f->answers = 0;
+	f->commit = true;
+	pgargs_init(&args);
+	pgpool_call(f->pool, 0, &one, &args, keep, &a[0]);
+	wait_answers(f, a, 1);
+	pgpool_bundle(f->pool, 0, &one, &args, decide, keep, &a[1]);
+	wait_answers(f, a, 2);
+	backend_pid(f);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(pgbin_i64(kept[i], 0, 0), 1);
+		PQclear(kept[i]);
+	}
+}
+
 int
 main(void)
 {
@@ -434,6 +467,7 @@ main(void)
 		POOL_TEST(test_bundle_that_fails_at_commit_is_an_error),
 		POOL_TEST(test_bundle_lost_before_commit_did_not_happen),
 		POOL_TEST(test_bundle_lost_at_commit_is_unknown),
+		POOL_TEST(test_a_callback_may_keep_its_rows),
 	};
 
 	return cmocka_run_group_tests_name(
