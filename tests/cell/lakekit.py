@@ -7,6 +7,7 @@ new_lake  new_lake(bucket, **env) -> a Lake on db, not yet started: one node
 log       a Log on db
 """
 import collections
+import collections.abc
 import ctypes
 import datetime
 import gzip
@@ -51,11 +52,11 @@ class Log:
         ids = ["%s-%d" % (part, self.kit.serial + i)
                for i in range(len(payloads))]
         self.kit.serial += len(payloads)
+        frames = b"".join(frame(i, p) for i, p in zip(ids, payloads))
         base = self.kit.push(
-            self.part_ids[queue, part], ids=ids, raw=1 << 20,
+            self.part_ids[queue, part], ids=ids, raw=len(frames),
             now=None if seconds is None else at(seconds),
-            blob=b"\x01\x00" + b"".join(
-                frame(i, p) for i, p in zip(ids, payloads)))
+            blob=b"\x01\x00" + frames)
         when = self.db.value(
             "select created_at from queen.segments where partition_id = %s"
             " and base_offset = %s", (self.part_ids[queue, part], base))
@@ -106,14 +107,12 @@ class Lake(Tool):
                 "QUEEN_S3_DISCOVERY_INTERVAL_MS": "50",
                 "QUEEN_S3_LEASE_TTL_MS": "3000", **env}
 
-    def sink(self):
-        return self.get("/status").body["sinks"][0]
-
     def queue(self, name):
         """Its block of /status, {} when there is none yet."""
-        for block in self.sink()["queues"]:
-            if block["name"] == name:
-                return block
+        for sink in self.get("/status").body["sinks"]:
+            for block in sink["queues"]:
+                if block["name"] == name:
+                    return block
         return {}
 
     def await_queue(self, name, **want):
@@ -152,20 +151,43 @@ class Lake(Tool):
 
 # ---- the lake ----
 
+class Bytes(collections.abc.Mapping):
+    """Objects by key, each read when it is first looked at."""
+
+    def __init__(self, bucket, keys):
+        self.bucket, self.all, self.read = bucket, keys, {}
+
+    def __getitem__(self, key):
+        if key not in self.read:
+            if key not in self.all:
+                raise KeyError(key)
+            self.read[key] = self.bucket.get(self.all[key])
+        return self.read[key]
+
+    def __iter__(self):
+        return iter(self.all)
+
+    def __len__(self):
+        return len(self.all)
+
+
 class Objects:
-    """What lies below a prefix of a bucket, read once, for one queue."""
+    """What lies below a prefix of a bucket, for one queue, as of now."""
 
     def __init__(self, bucket, prefix, queue, tenant=TENANT):
         below = "tenant=%s/queue=%s/" % (tenant, queue)
         self.data_below = "%s/%s" % (prefix, below)
         self.side_below = "%s/_queen/%s" % (prefix, below)
-        self.bytes = {k: bucket.get(k) for k in bucket.keys(prefix + "/")}
-        self.data = {k: v for k, v in self.bytes.items()
-                     if k.startswith(self.data_below)}
-        self.side = {k[len(self.side_below):]: v
-                     for k, v in self.bytes.items()
-                     if k.startswith(self.side_below)}
-        self.prefix = prefix
+        self.bucket, self.prefix = bucket, prefix
+        self.keys = bucket.keys(prefix + "/")
+        self.data = Bytes(bucket, {
+            k: k for k in self.keys if k.startswith(self.data_below)})
+        self.side = Bytes(bucket, {
+            k[len(self.side_below):]: k for k in self.keys
+            if k.startswith(self.side_below)})
+
+    def bytes(self):
+        return {k: self.bucket.get(k) for k in self.keys}
 
     def windows(self):
         """In order of k, each checked against its objects."""
@@ -260,6 +282,17 @@ def unzstd_stream(data):
             return out.raw[:n]
         assert room < 1 << 30, "no zstd frame"
         room *= 8
+
+
+def await_records(bucket, prefix, queue, want, lake):
+    """All of them and nothing else, as soon as no window is under way."""
+    def there():
+        try:
+            return Objects(bucket, prefix, queue).records() == want
+        except AssertionError:
+            return False
+    wait_until(there, what="the records of %s under %s\n%s" % (
+        queue, prefix, tail(lake.log)))
 
 
 # ---- fixtures ----
