@@ -97,6 +97,8 @@ def fill_by_sql(db, tenant):
             (tenant,))
     db.rows("select queen.connector_status_put_v1('n', %s::uuid[], '{c}',"
             " '{sink}', array['{}'], array['{}'])", ([tenant],))
+    db.rows("select queen.lake_sink_put_v1(%s, 'c', true, '{}', 'sealed')",
+            (tenant,))
     db.rows("insert into queen.queue_minutes (minute, queue_id) select"
             " now() - i * interval '1 day', q.id from queen.queues q,"
             " generate_series(1, 3) i where q.tenant = %s", (tenant,))
@@ -140,11 +142,14 @@ def test_no_row_is_left(cell, db):
             timers=1, segments=4, segment_ids=4, lease_sets=2, consumers=4,
             partition_heads=4, partitions=4, dead_letters=2,
             queue_minutes=6, retention_log=2, repairs=2, groups=4, queues=2,
-            trace_names=2, traces=2, kv=2, kv_usage=1, kv_quota=1,
+            trace_names=2, traces=2, kv=3, kv_usage=1, kv_quota=1,
             connector_status=1).items()}
     assert cell.get("/api/v1/connectors", headers=A).body["connectors"] == []
     assert len(cell.get("/api/v1/connectors", headers=B).body[
         "connectors"]) == 1
+    # the sink too; its bucket is not looked at
+    assert db.rows("select tenant::text from queen.lake_sinks_v1()") == [
+        (B_TENANT,)]
     assert set(rows_of(db, OTHER_TENANT).values()) == {0}
     assert lasting(db, B_TENANT) == others
     for table, ids in hanging(db).items():
