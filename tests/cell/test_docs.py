@@ -56,7 +56,7 @@ def rendered(page, title):
 
 # Settings
 
-SERVERS = ["queend", "queen-pgsrc", "queen-pgsink"]
+SERVERS = ["queend", "queen-pgsrc", "queen-pgsink", "queen-s3"]
 each_server = pytest.mark.parametrize("tool", SERVERS)
 
 
@@ -118,9 +118,10 @@ def test_environment_is_what_the_program_says(tool):
             assert values[item.name] == item.dflt, item.name
 
 
-def test_names_accepted_and_not_needed_are_listed():
-    _, accepted = settings()
-    text = section("queend.8", "ENVIRONMENT")
+@pytest.mark.parametrize("tool", ["queend", "queen-s3"])
+def test_names_accepted_and_not_needed_are_listed(tool):
+    _, accepted = settings(tool)
+    text = section(tool + ".8", "ENVIRONMENT")
     text = text[text.index(".Ss Accepted and not needed"):]
     assert re.findall(r"^\.Ev (\w+)", text, re.M) == accepted
 
@@ -177,6 +178,11 @@ def test_families_of_a_connectors_tool_are_those_described(
     said = re.findall(r"^# TYPE (\S+)", new_tool(tool).start().get(
         "/metrics").body.decode(), re.M)
     assert set(described_families(tool)) == wanted | set(said)
+
+
+def test_families_of_the_s3_sink_are_those_described():
+    table = re.findall(r'"(queen_\w+)"', read("bin", "queen-s3", "metrics.c"))
+    assert set(described_families("queen-s3")) == set(table)
 
 
 def test_every_metric_family_is_described(cell):
@@ -462,7 +468,7 @@ def test_every_library_module_has_a_unit_test():
 # What is installed
 
 UNITS = ["queend.service", "queend@.service", "queen-pgsrc.service",
-         "queen-pgsink.service"]
+         "queen-pgsink.service", "queen-s3.service"]
 
 
 @pytest.fixture(scope="module")
@@ -495,9 +501,8 @@ def test_install_lays_out_exactly_these_files(installed):
     wanted = ["/usr/bin/" + t for t in tools]
     wanted += ["/usr/share/man/man%s/%s" % (p[-1], os.path.basename(p))
                for p in glob.glob(os.path.join(MAN, "*.[1-9]"))]
-    wanted += ["/usr/lib/systemd/system/" + u for u in (
-        "queen.target", "queend.service", "queend@.service",
-        "queen-pgsrc.service", "queen-pgsink.service")]
+    wanted += ["/usr/lib/systemd/system/" + u
+               for u in ("queen.target", *UNITS)]
     wanted += ["/usr/share/doc/queen/" + d for d in ("README.md", "queen.env")]
     assert found == sorted(wanted)
     for path in root.rglob("*"):
