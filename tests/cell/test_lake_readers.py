@@ -144,7 +144,7 @@ class Lake:
             ["node", os.path.join(queenlib.ROOT, "tests", "s3", "read.mjs")],
             input="".join(json.dumps(r) + "\n" for r in
                           self.asked.values()).encode(),
-            stdout=subprocess.PIPE, check=True, timeout=120)
+            stdout=subprocess.PIPE, check=True, timeout=300)
         return done.stdout.decode()
 
 
