@@ -41,6 +41,7 @@ static const struct {
 	{ ANY, SAME, API "/stats/refresh", ROUTE_ADMIN },
 	{ GET, BEGINS, API "/connectors", ROUTE_READ },
 	{ ANY, BEGINS, API "/connectors", ROUTE_ADMIN },
+	{ ANY, BEGINS, "/api/cp/", ROUTE_ADMIN },
 	{ GET, SAME, "/status", ROUTE_READ },
 	{ GET, BEGINS, API "/status", ROUTE_READ },
 	{ GET, BEGINS, API "/analytics", ROUTE_READ },

@@ -15,6 +15,7 @@
 #include "identity.h"
 #include "jwrite.h"
 #include "kv.h"
+#include "lake.h"
 #include "lease.h"
 #include "message.h"
 #include "pop.h"
@@ -30,6 +31,7 @@
 #define API "/api/v1"
 #define CG API "/consumer-groups"
 #define RES API "/resources"
+#define LAKE "/api/cp/clusters/:cluster/s3"
 
 /* clang-format off */
 const struct hsrv_route route_table[] = {
@@ -79,6 +81,11 @@ const struct hsrv_route route_table[] = {
 	  ROUTE_ADMIN },
 	{ HSRV_POST, API "/connectors/:name/reset", connector_reset,
 	  ROUTE_ADMIN },
+
+	{ HSRV_GET, LAKE, lake_get, ROUTE_ADMIN },
+	{ HSRV_PUT, LAKE, lake_put, ROUTE_ADMIN },
+	{ HSRV_DELETE, LAKE, lake_delete, ROUTE_ADMIN },
+	{ HSRV_POST, LAKE "/resume", lake_resume, ROUTE_ADMIN },
 
 	{ HSRV_GET, CG, group_list, ROUTE_READ },
 	{ HSRV_GET, CG "/lagging", group_lagging, ROUTE_READ },

@@ -59,13 +59,16 @@ def table():
     """(method, pattern, level) as served."""
     with open(os.path.join(queenlib.ROOT, "bin/queend/route.c")) as f:
         src = f.read()
+    names = dict(re.findall(r"#define (\w+) (.*)", src))
+
+    def text(expr):
+        return "".join(text(names[w]) if w in names else w.strip('"')
+                       for w in expr.split())
+
     src = src[src.index("route_table[] = {"):src.index("};")]
-    for m, path, level in re.findall(
+    for m, expr, level in re.findall(
             r'\{ HSRV_(\w+), ([^}]*?),\s*\w+,\s*ROUTE_(\w+) \}', src):
-        for word, text in (("API", '"/api/v1"'), ("RES", '"/api/v1/resources"'),
-                           ("CG", '"/api/v1/consumer-groups"')):
-            path = re.sub(r"\b%s\b" % word, text, path)
-        yield m, "".join(re.findall(r'"([^"]*)"', path)), level.lower()
+        yield m, text(expr), level.lower()
 
 
 def refused(reply, status, text):

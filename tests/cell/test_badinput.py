@@ -15,10 +15,15 @@ import urllib.parse
 
 import pytest
 
-from queenlib import ROOT, SAN, wait_until
+from queenlib import SAN, wait_until
 from rawhttp import Raw, alive, error_of, exchange, request
+from sealkit import keyed
+from test_auth import table
+
+pytestmark = keyed      # secrets of documents are sealed
 
 API = "/api/v1"
+S3 = "/api/cp/clusters/:cluster/s3"
 NIL = "00000000-0000-0000-0000-000000000000"
 OPTIONS = {
     "leaseTime": 60, "retryLimit": 3, "deadLetterQueue": True,
@@ -101,6 +106,8 @@ def bodies(part=NIL, dead=NIL, lease=NIL):
             API + "/connectors/sink/adopt", {"x": 1}),
         API + "/connectors/:name/reset": (
             API + "/connectors/sink/reset", {"x": 1}),
+        S3 + "/resume": ("/api/cp/clusters/default/s3/resume", {
+            "queue": "q", "sink": "default", "prefix": "a/b"}),
         API + "/configure": (API + "/configure", {
             "queue": "c", "namespace": "n", "task": "t", "mode": "merge",
             "options": OPTIONS}),
@@ -149,6 +156,14 @@ def puts():
     return {
         API + "/kv/:ns/*key": [(API + "/kv/n/k", {
             "value": {"a": [1]}, "ttlSeconds": 60})],
+        S3: [("/api/cp/clusters/default/s3", {
+            "queues": "q", "endpoint": "http://h:1", "region": "r",
+            "bucket": "b", "accessKey": "a", "secretKey": "s",
+            "prefix": "p/q", "pathStyle": True, "sse": "aws:kms",
+            "sseKmsKeyId": "k", "format": "parquet", "compression": "gzip",
+            "parquetCodec": "snappy", "layout": "per-partition",
+            "align": "day", "start": "earliest", "targetMb": 64,
+            "maxWindowMs": 60000, "sink": "lake", "enabled": False})],
         API + "/connectors/:name": [
             (one + "source", {
                 "kind": "source", "enabled": True, "connection": connection,
@@ -176,23 +191,12 @@ def puts():
 
 def served():
     """(method, pattern) of every route in the table of queend."""
-    with open(os.path.join(ROOT, "bin", "queend", "route.c")) as f:
-        text = f.read().split("route_metrics_table")[0]
-    names = dict(re.findall(r'#define (\w+) (.*)', text))
-    out = []
-    for method, expr in re.findall(r"\{ HSRV_(\w+), ([^,]+),", text):
-        while True:
-            more = " ".join(names.get(w, w) for w in expr.split())
-            if more == expr:
-                break
-            expr = more
-        out.append((method, "".join(re.findall(r'"([^"]*)"', expr))))
-    return out
+    return [(method, pattern) for method, pattern, _ in table()]
 
 
 def test_the_table_of_valid_bodies_names_every_post_route():
     posts = {path for method, path in served() if method == "POST"}
-    assert len(posts) == 26
+    assert len(posts) == 27
     assert set(bodies()) == posts
     assert set(puts()) == {path for method, path in served()
                            if method == "PUT"}
@@ -812,7 +816,8 @@ def test_2000_mutated_requests_do_no_harm(stored):
     part = table[API + "/ack"][1]["partitionId"]
     names = {":queue": "q", ":partition": "p", ":group": "g",
              ":transactionId": "t", ":traceName": "n", ":partitionId": part,
-             ":ns": "n", "*key": "k", "*timerKey": "k", ":name": "sink"}
+             ":ns": "n", "*key": "k", "*timerKey": "k", ":name": "sink",
+             ":cluster": "default"}
     for method, pattern in served():
         if method not in ("POST", "PUT"):
             path = re.sub(r"[:*]\w+", lambda m: names[m.group()], pattern)

@@ -158,7 +158,7 @@ def of(t):
 
 NAMES = {"queue": "orders", "group": "billing", "partition": "p", "ns": "n",
          "key": "k", "timers": "later", "timerKey": "k", "traceName": "trace",
-         "name": "copy"}
+         "name": "copy", "cluster": A}
 
 
 def test_a_reader_changes_nothing(cell, two):

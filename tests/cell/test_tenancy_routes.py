@@ -24,6 +24,7 @@ pytestmark = pytest.mark.cellenv(**ON)
 
 API = "/api/v1"
 CG, RES = API + "/consumer-groups", API + "/resources"
+S3 = "/api/cp/clusters/"
 A, B = ({"x-queen-tenant": t} for t in (OTHER_TENANT, B_TENANT))
 PUBLIC, CELL = "public", "cell"
 
@@ -39,6 +40,7 @@ class Names:
         self.ns, self.trace = "ns-a" + end, "trace-a" + end
         self.timer, self.txn = "timer-a" + end, "txn-a" + end
         self.label, self.connector = "label-a" + end, "connector-a" + end
+        self.cluster = OTHER_TENANT if real else OTHER_TENANT[:-4] + "9999"
         if real:
             self.pid, self.lease = message["partitionId"], message["leaseId"]
             self.dead = dead
@@ -90,6 +92,10 @@ def connector(n, host):
     return {"kind": "source", "connection": {
         "host": host, "database": "d", "user": "u"}, "source": {
         "tables": [{"table": "t", "queue": n.queue}]}}
+
+
+LAKE = {"queues": "*", "endpoint": "http://h", "region": "r",
+        "bucket": "bucket", "accessKey": "a"}
 
 
 def kv_batches(n):
@@ -174,6 +180,14 @@ ROUTES = {
         API + "/connectors/{n.connector}/adopt", lambda n: None),
     ("POST", API + "/connectors/:name/reset"): post(
         API + "/connectors/{n.connector}/reset", lambda n: None),
+
+    ("GET", S3 + ":cluster/s3"): get(S3 + "{n.cluster}/s3"),
+    ("PUT", S3 + ":cluster/s3"): lambda n: [
+        ("PUT", S3 + n.cluster + "/s3", dict(LAKE, enabled=False))],
+    ("DELETE", S3 + ":cluster/s3"): lambda n: [
+        ("DELETE", S3 + n.cluster + "/s3", None)],
+    ("POST", S3 + ":cluster/s3/resume"): post(
+        S3 + "{n.cluster}/s3/resume", lambda n: {"queue": n.queue}),
 
     ("GET", CG): get(CG),
     ("GET", CG + "/lagging"): get(CG + "/lagging?minLagSeconds=0"),
@@ -289,6 +303,8 @@ def settle(cell, db, n):
             " '{source}', %s, array['{}'])", (
                 [OTHER_TENANT], [n.connector],
                 [json.dumps({"phase": SECRET})]))
+    db.rows("select queen.lake_sink_put_v1(%s, %s, false, %s, 'sealed')", (
+        OTHER_TENANT, OTHER_TENANT, json.dumps(dict(LAKE, bucket=SECRET))))
     return held, dead["id"]
 
 
@@ -305,10 +321,10 @@ def state(db):
                 "select x::text from queen.%s x where %s in (select q.id from"
                 " queen.queues q where q.tenant = %%s) order by 1"
                 % (table_, at), (OTHER_TENANT,))
-    # documents of connectors lie with the internal tenant
-    found["connectors"] = db.rows(
+    # documents of connectors and sinks lie with the internal tenant
+    found["connectors"], found["sinks"] = [db.rows(
         "select x::text from queen.kv x where key like %s order by 1",
-        ("conn:%s:%%" % OTHER_TENANT,))
+        (key % OTHER_TENANT,)) for key in ("conn:%s:%%", "sink:%s")]
     return found
 
 
@@ -381,7 +397,8 @@ def test_a_stranger_reads_nothing(cell, db, two):
     before = state(db)
     assert all(before[t] for t in (
         "queues", "kv", "timers", "traces", "trace_names", "segments",
-        "consumers", "groups", "dead_letters", "partitions", "connectors"))
+        "consumers", "groups", "dead_letters", "partitions", "connectors",
+        "sinks"))
     for route in READ_ROUTES:
         assert asked(cell, route, real) == asked(cell, route, none), route
     assert state(db) == before
