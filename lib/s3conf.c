@@ -151,13 +151,9 @@ put_queues(struct buf *b, const struct s3conf *c)
 static void
 put_sse(struct buf *b, const struct s3conf *c)
 {
-	static const char *const names[] = {
-		[S3_SSE_NONE] = "none",
-		[S3_SSE_AES256] = "AES256",
-		[S3_SSE_KMS] = "aws:kms",
-	};
+	const char *name = s3conf_sse_name(c->sse);
 
-	buf_printf(b, " sse=%s", names[c->sse]);
+	buf_printf(b, " sse=%s", name ? name : "none");
 	if (c->kms_key_id) {
 		buf_putc(b, '(');
 		s3conf_put_id(b, c->kms_key_id);
@@ -165,21 +161,20 @@ put_sse(struct buf *b, const struct s3conf *c)
 	}
 }
 
-static void
-put_start(struct buf *b, const struct s3conf *c)
+void
+s3conf_put_start(const struct s3conf *c, struct buf *b)
 {
 	char iso[CLK_ISO_MAX];
 
 	switch (c->start) {
 	case S3_LATEST:
-		buf_puts(b, " start=latest");
+		buf_puts(b, "latest");
 		break;
 	case S3_EARLIEST:
-		buf_puts(b, " start=earliest");
+		buf_puts(b, "earliest");
 		break;
 	case S3_TIMESTAMP:
-		buf_printf(
-			b, " start=timestamp:%s", clk_iso_us(c->start_us, iso));
+		buf_printf(b, "timestamp:%s", clk_iso_us(c->start_us, iso));
 	}
 }
 
@@ -200,5 +195,6 @@ s3conf_line(const struct s3conf *c, struct buf *out)
 	put(out, "align", s3conf_align_name(c->align));
 	buf_printf(out, " target_mb=%" PRId64 " max_window_ms=%" PRId64,
 		c->target_mb, c->max_window_ms);
-	put_start(out, c);
+	buf_puts(out, " start=");
+	s3conf_put_start(c, out);
 }

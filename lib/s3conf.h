@@ -72,6 +72,9 @@ const char *s3conf_format_name(enum s3_format f);
 const char *s3conf_codec_name(enum s3_codec c);
 const char *s3conf_layout_name(enum s3_layout l);
 const char *s3conf_align_name(enum s3_align a);
+const char *s3conf_sse_name(enum s3_sse s); /* none: NULL */
+/* Appends latest, earliest, or timestamp: and the time. */
+void s3conf_put_start(const struct s3conf *c, struct buf *b);
 /* The reverse, canonical spellings alone; false when it is none. */
 bool s3conf_format_of(struct span s, enum s3_format *out);
 bool s3conf_codec_of(struct span s, enum s3_codec *out);

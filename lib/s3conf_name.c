@@ -22,6 +22,12 @@ static const char *const aligns[] = {
 	[S3_UNALIGNED] = "none",
 };
 
+static const char *const sses[] = {
+	[S3_SSE_NONE] = NULL,
+	[S3_SSE_AES256] = "AES256",
+	[S3_SSE_KMS] = "aws:kms",
+};
+
 #define COUNT(names) (sizeof(names) / sizeof((names)[0]))
 
 /* The place of the word; -1 when it is none. */
@@ -56,6 +62,12 @@ const char *
 s3conf_align_name(enum s3_align a)
 {
 	return aligns[a];
+}
+
+const char *
+s3conf_sse_name(enum s3_sse s)
+{
+	return sses[s];
 }
 
 bool

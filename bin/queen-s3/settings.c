@@ -174,7 +174,13 @@ respell(struct settings *s)
 {
 	struct settings_text *t = &s->text;
 	const struct s3conf *c = &s->sink;
+	struct buf b = BUF_ZERO;
 
+	s3conf_put_start(c, &b);
+	give(&t->start, dup_text(buf_span(&b)));
+	buf_fini(&b);
+	if (t->sse)
+		give(&t->sse, dup_text(span_of(s3conf_sse_name(c->sse))));
 	give(&t->endpoint, dup_text(span_of(c->endpoint)));
 	give(&t->prefix, dup_text(span_of(c->prefix)));
 	give(&t->path_style,
