@@ -11,6 +11,7 @@
 --   lake_sink_get_v1(...)     shows it
 --   lake_sink_delete_v1(...)  removes it
 --   lake_sinks_v1()           all of the cell, for those who run them
+--   doctor_lake_v1(...)       queues that are not shipped
 --
 -- Rows of queen.kv, namespace queen-s3.  Of the tenant whose queue it is:
 -- s3:SINK:QUEUE:lease, :intent, :committed, :resume (QUEUE by lake_escape) and
@@ -227,4 +228,54 @@ language sql volatile as $$
 	select d.verdict = 0 from queen.kv_delete(
 		'00000000-0000-0000-0000-000000000000', 'queen-s3',
 		queen.lake_sink_key(p_tenant), null, clock_timestamp()) d
+$$;
+
+-- Inside: since when a queue has messages stamped p_end or later; null = none.  It
+-- looks at a thousand partitions that were written since.
+create or replace function queen.lake_behind(p_queue bigint, p_end timestamptz)
+returns timestamptz
+language sql volatile as $$
+	select min(queen.oldest_after(h.id,
+		queen.offset_before(h.id, p_queue, p_end)))
+	from (select x.id from queen.partition_heads x
+		where x.last_write_at >= p_end - interval '1 s'
+			and x.queue_id = p_queue
+		order by x.last_write_at, x.id limit 1000) h
+$$;
+
+-- Queues that a sink has shipped before and that have messages older than
+-- p_behind_s beyond its pointer, the furthest behind first, at most 20.  holder:
+-- the node that has it now, null = none; moved: the pointer is of another cell, so
+-- it is held until it is told how to go on.
+create or replace function queen.doctor_lake_v1(p_behind_s bigint,
+	p_now timestamptz default null)
+returns table (sink text, queue text, holder text, moved boolean, age_s bigint)
+language sql volatile as $$
+	with n as materialized (select coalesce(p_now, clock_timestamp()) as at),
+	pointers as materialized (
+		select t.tenant, split_part(k.key, ':', 2) as sink,
+			split_part(k.key, ':', 3) as escaped,
+			left(k.key, -9) || 'lease' as lease_key,
+			queen.lake_time(k.value->'tEnd') as t_end,
+			k.value->>'cell' as cell
+		from (select distinct q.tenant from queen.queues q
+			where q.deleted_at is null) t
+		join queen.kv k on k.tenant = t.tenant
+			and k.namespace = 'queen-s3' and k.key >= 's3:'
+			and k.key < 's3;' and k.key ~ '^s3:[^:]+:[^:]+:committed$'
+	)
+	select p.sink, q.name::text, l.holder,
+		coalesce(p.cell <> lpad(to_hex(c.tag), 12, '0'), false),
+		extract(epoch from n.at - b.since)::bigint
+	from n cross join queen.cell c cross join pointers p
+	join queen.queues q on q.tenant = p.tenant and q.deleted_at is null
+		and queen.lake_escape(q.name) = p.escaped
+	cross join lateral (select queen.lake_behind(q.id, p.t_end) as since) b
+	left join lateral (select k.value->>'instance' as holder from queen.kv k
+		where k.tenant = p.tenant and k.namespace = 'queen-s3'
+			and k.key = p.lease_key
+			and queen.kv_live_v1(k.expires_at, n.at)) l on true
+	where p.t_end < n.at - make_interval(secs => p_behind_s)
+		and b.since < n.at - make_interval(secs => p_behind_s)
+	order by 5 desc, 1, 2 limit 20
 $$;

@@ -21,7 +21,7 @@ CELL_WIDE = {
     "connector_all_v1", "connector_metrics_v1", "connector_status_drop_v1",
     "connector_status_put_v1",
     "doctor_claims_v1", "doctor_connectors_v1", "doctor_dead_v1",
-    "doctor_lag_v1", "doctor_leases_v1",
+    "doctor_lag_v1", "doctor_lake_v1", "doctor_leases_v1",
     "flag_set_v1", "flags_read_v1", "ids_due_v1", "ids_step_v1",
     "instance_add_v1", "iso_ms_v1", "iso_us_v1",
     "kv_check_names_v1", "kv_expire_step_v1", "kv_live_v1", "kv_num_v1",

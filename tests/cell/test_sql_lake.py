@@ -562,3 +562,38 @@ def test_two_puts_at_once_keep_the_newer_secret(db, kit):
     thread.join()
     assert done == [0]
     assert [s[3:5] for s in sinks(kit)] == [({"bucket": "b"}, "s2")]
+
+
+# The doctor
+
+def behind(kit, now, secs=3600):
+    return kit.rows("select * from queen.doctor_lake_v1(%s, %s)", secs, at(now))
+
+
+def test_doctor_names_queues_that_are_not_shipped(kit):
+    """By the age of what is not in the lake, not of the pointer alone."""
+    odd, idle = kit.queue("a/b"), kit.queue("idle")
+    part = kit.part(odd, "x")
+    kit.part(odd, "never written")
+    kit.push(kit.part(idle, "x"), 1, now=at(0))
+    done = {"k": 3, "tEnd": "2026-01-01T00:16:40.000000Z"}      # at(1000)
+    put(kit, "s3:sink:a%2Fb:committed", done)
+    put(kit, "s3:sink:idle:committed", done)
+    put(kit, "s3:sink:none:committed", done)
+    put(kit, "s3:two:a%2Fb:committed", 5)
+    kit.push(part, 1, now=at(900))
+    assert behind(kit, 100000) == []
+    kit.push(part, 1, now=at(50000))
+    kit.push(part, 1, now=at(60000))
+    assert behind(kit, 53600) == []
+    assert behind(kit, 53700) == [("sink", "a/b", None, False, 3700)]
+    put(kit, "s3:sink:a%2Fb:lease", {"instance": "n1"}, ttl=30, now=at(53700))
+    put(kit, "s3:sink:a%2Fb:committed", dict(done, cell="0123456789ab"))
+    assert behind(kit, 53700) == [("sink", "a/b", "n1", True, 3700)]
+    tag = kit.value("select lpad(to_hex(tag), 12, '0') from queen.cell")
+    put(kit, "s3:sink:a%2Fb:committed", dict(done, cell=tag))
+    assert behind(kit, 53700)[0][3] is False
+    put(kit, "s3:sink:a%2Fb:committed",
+        {"k": 4, "tEnd": "2026-01-01T16:00:00.000000Z"})
+    assert behind(kit, 63000) == []
+    assert behind(kit, 63700) == [("sink", "a/b", None, False, 3700)]
