@@ -54,6 +54,13 @@ def many():
             for i in range(BIG - 1)] + [("zz", 7, "t-last", T0 + HOUR, "1")]
 
 
+def odd():
+    """More names than a dictionary holds, wide steps, nothing but NULL."""
+    rng = random.Random(5)
+    return [("%04d" % i * 250, rng.randrange(-2**63, 2**63), "",
+             rng.randrange(-2**50, 2**50), None) for i in range(1300)]
+
+
 def stamp(us):
     return "2026-09-04T%02d:%02d:%02d.%06dZ" % (
         us // HOUR % 24, us // 60000000 % 60, us // 1000000 % 60,
@@ -86,7 +93,7 @@ class Lake:
         for n, (tenant, queue, hour) in enumerate(
                 (t, q, h) for t in TENANTS for q in QUEUES for h in (0, 1)):
             self.windows.append((tenant, queue, hour, awkward(n, hour)))
-        self.big = many()
+        self.big, self.odd = many(), odd()
         self.big_lines = "\n".join(map(line, self.big)).encode()
 
     def write(self):
@@ -98,6 +105,9 @@ class Lake:
                             self.path(fmt, codec, ext, tenant, queue, hour))
             self.object(fmt, codec, "big", TENANTS[0], big,
                         self.big_path(fmt, codec))
+            if fmt == "parquet":
+                self.object(fmt, codec, "odd", TENANTS[0], told(self.odd),
+                            self.odd_path(codec))
 
     def path(self, fmt, codec, ext, tenant, queue, hour):
         return "%s/%s-%s/tenant=%s/queue=%s/dt=2026-09-04/hour=%02d/w.%s" % (
@@ -106,6 +116,9 @@ class Lake:
 
     def big_path(self, fmt, codec):
         return "%s/big-%s-%s" % (self.root, fmt, codec)
+
+    def odd_path(self, codec):
+        return "%s/odd-%s" % (self.root, codec)
 
     def object(self, fmt, codec, queue, tenant, records, path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -230,6 +243,14 @@ def questions(lake):
             lake.ask(("other long", codec, name), parquet=lake.path(
                 "parquet", codec, "parquet", *lake.windows[0][:3]),
                 filter={"partition": {"$eq": name}})
+        lake.ask(("odd", codec), sql="select %s from read_parquet('%s')" % (
+            ROW, lake.odd_path(codec)))
+        lake.ask(("other odd", codec), parquet=lake.odd_path(codec))
+        lake.ask(("odd pages", codec), sql=(
+            "select encodings, stats_min_value, stats_max_value, "
+            "stats_null_count from parquet_metadata('%s') "
+            "where column_id in (0, 4) order by column_id"
+            % lake.odd_path(codec)))
         lake.ask(("other big", codec), parquet=big, digest=True)
         lake.ask(("other zz", codec), parquet=big,
                  filter={"ts": {"$gt": {"i64": str(T0 + HOUR - 1)}}})
@@ -294,6 +315,16 @@ def test_two_row_groups(lake, codec):
     other = lake.got["other big", codec]
     assert (other["n"], other["sha256"]) == (
         BIG, hashlib.sha256(text.encode()).hexdigest())
+
+
+@pytest.mark.parametrize("codec", PAGES)
+def test_a_full_dictionary_wide_steps_and_no_payload(lake, codec):
+    want = [as_read(r) for r in lake.odd]
+    assert lake.got["odd", codec]["rows"] == want
+    assert lake.got["other odd", codec]["rows"] == want
+    assert lake.got["odd pages", codec]["rows"] == [
+        ["PLAIN, PLAIN_DICTIONARY", "0000" * 16, "1299" * 15 + "129:", "0"],
+        ["PLAIN, RLE", None, None, "1300"]]
 
 
 @pytest.mark.parametrize("codec", PAGES)
