@@ -97,7 +97,7 @@ doc_refused(const char *json, const char *text)
 /* ---- the environment ---- */
 
 static void
-test_smallest_has_every_default(void **state)
+smallest_has_every_default(void **state)
 {
 	struct s3conf c;
 	(void)state;
@@ -128,7 +128,7 @@ test_smallest_has_every_default(void **state)
 }
 
 static void
-test_what_is_missing_is_named(void **state)
+what_is_missing_is_named(void **state)
 {
 	static const char *const names[] = { "QUEEN_S3_ENDPOINT",
 		"QUEEN_S3_REGION", "QUEEN_S3_BUCKET", "QUEEN_S3_ACCESS_KEY",
@@ -151,7 +151,7 @@ test_what_is_missing_is_named(void **state)
 }
 
 static void
-test_blank_is_the_default(void **state)
+blank_is_the_default(void **state)
 {
 	struct s3conf c;
 	(void)state;
@@ -167,7 +167,7 @@ test_blank_is_the_default(void **state)
 }
 
 static void
-test_without_queues_there_is_no_sink(void **state)
+without_queues_there_is_no_sink(void **state)
 {
 	struct s3conf c;
 	(void)state;
@@ -182,7 +182,7 @@ test_without_queues_there_is_no_sink(void **state)
 }
 
 static void
-test_queues(void **state)
+lists_of_queues(void **state)
 {
 	struct s3conf c;
 	(void)state;
@@ -206,7 +206,7 @@ test_queues(void **state)
 }
 
 static void
-test_endpoints(void **state)
+endpoints_have_no_path(void **state)
 {
 	static const char *const good[][2] = {
 		{ "http://localhost:9000", "http://localhost:9000" },
@@ -250,7 +250,7 @@ test_endpoints(void **state)
 }
 
 static void
-test_bucket_prefix_and_sink(void **state)
+bucket_prefix_and_sink(void **state)
 {
 	struct s3conf c;
 	char long_name[66];
@@ -287,7 +287,7 @@ test_bucket_prefix_and_sink(void **state)
 }
 
 static void
-test_keys_are_one_word_and_shown_as_four_characters(void **state)
+keys_are_one_word_and_shown_as_four_characters(void **state)
 {
 	(void)state;
 	REFUSED("QUEEN_S3_REGION=eu west must be one word of ASCII, no slash, "
@@ -318,7 +318,7 @@ test_keys_are_one_word_and_shown_as_four_characters(void **state)
 /* ---- words, numbers, booleans ---- */
 
 static void
-test_every_word_and_alias(void **state)
+every_word_and_alias(void **state)
 {
 	static const struct {
 		const char *name, *value;
@@ -378,7 +378,7 @@ test_every_word_and_alias(void **state)
 }
 
 static void
-test_bad_words_list_the_others(void **state)
+bad_words_list_the_others(void **state)
 {
 	(void)state;
 	REFUSED("QUEEN_S3_FORMAT=csv is not one of jsonl (json, ndjson), "
@@ -413,7 +413,7 @@ test_bad_words_list_the_others(void **state)
 }
 
 static void
-test_numbers_have_a_range(void **state)
+numbers_have_a_range(void **state)
 {
 	static const char *const bad[] = { "12MiB", "1.5", "1e3", "--1", "+" };
 	struct s3conf c;
@@ -447,7 +447,7 @@ test_numbers_have_a_range(void **state)
 }
 
 static void
-test_booleans(void **state)
+booleans_have_eight_spellings(void **state)
 {
 	static const char *const words[] = { "true", "1", "YES", "on", "false",
 		"0", "No", "off" };
@@ -466,7 +466,7 @@ test_booleans(void **state)
 }
 
 static void
-test_static_partitions_are_read_and_refused(void **state)
+static_partitions_are_read_and_refused(void **state)
 {
 	(void)state;
 #define P(value, text)                                                         \
@@ -509,7 +509,7 @@ same(const struct s3conf *a, const struct s3conf *b)
 }
 
 static void
-test_a_document_equals_the_environment(void **state)
+a_document_equals_the_environment(void **state)
 {
 	struct s3conf c, d;
 	(void)state;
@@ -551,7 +551,7 @@ test_a_document_equals_the_environment(void **state)
 }
 
 static void
-test_null_and_blank_are_not_set(void **state)
+null_and_blank_are_not_set(void **state)
 {
 	struct s3conf c;
 	(void)state;
@@ -569,7 +569,7 @@ test_null_and_blank_are_not_set(void **state)
 }
 
 static void
-test_queues_of_a_document(void **state)
+queues_of_a_document(void **state)
 {
 #define Q(list)                                                                \
 	"{\"queues\":" list ",\"endpoint\":\"http://h\",\"region\":\"r\","     \
@@ -599,7 +599,7 @@ test_queues_of_a_document(void **state)
 }
 
 static void
-test_documents_are_refused_by_field(void **state)
+documents_are_refused_by_field(void **state)
 {
 	(void)state;
 	doc_refused("[]", "the settings are an object, not a list");
@@ -653,7 +653,7 @@ test_documents_are_refused_by_field(void **state)
 }
 
 static void
-test_a_document_has_a_size(void **state)
+a_document_has_a_size(void **state)
 {
 	static char json[S3CONF_DOC_MAX + 64];
 	struct s3conf c;
@@ -673,7 +673,7 @@ test_a_document_has_a_size(void **state)
 /* ---- the line ---- */
 
 static void
-test_the_line_spells_as_the_environment(void **state)
+the_line_spells_as_the_environment(void **state)
 {
 	struct buf b = BUF_ZERO;
 	struct s3conf c;
@@ -718,26 +718,26 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_smallest_has_every_default),
-		cmocka_unit_test(test_what_is_missing_is_named),
-		cmocka_unit_test(test_blank_is_the_default),
-		cmocka_unit_test(test_without_queues_there_is_no_sink),
-		cmocka_unit_test(test_queues),
-		cmocka_unit_test(test_endpoints),
-		cmocka_unit_test(test_bucket_prefix_and_sink),
+		cmocka_unit_test(smallest_has_every_default),
+		cmocka_unit_test(what_is_missing_is_named),
+		cmocka_unit_test(blank_is_the_default),
+		cmocka_unit_test(without_queues_there_is_no_sink),
+		cmocka_unit_test(lists_of_queues),
+		cmocka_unit_test(endpoints_have_no_path),
+		cmocka_unit_test(bucket_prefix_and_sink),
 		cmocka_unit_test(
-			test_keys_are_one_word_and_shown_as_four_characters),
-		cmocka_unit_test(test_every_word_and_alias),
-		cmocka_unit_test(test_bad_words_list_the_others),
-		cmocka_unit_test(test_numbers_have_a_range),
-		cmocka_unit_test(test_booleans),
-		cmocka_unit_test(test_static_partitions_are_read_and_refused),
-		cmocka_unit_test(test_a_document_equals_the_environment),
-		cmocka_unit_test(test_null_and_blank_are_not_set),
-		cmocka_unit_test(test_queues_of_a_document),
-		cmocka_unit_test(test_documents_are_refused_by_field),
-		cmocka_unit_test(test_a_document_has_a_size),
-		cmocka_unit_test(test_the_line_spells_as_the_environment),
+			keys_are_one_word_and_shown_as_four_characters),
+		cmocka_unit_test(every_word_and_alias),
+		cmocka_unit_test(bad_words_list_the_others),
+		cmocka_unit_test(numbers_have_a_range),
+		cmocka_unit_test(booleans_have_eight_spellings),
+		cmocka_unit_test(static_partitions_are_read_and_refused),
+		cmocka_unit_test(a_document_equals_the_environment),
+		cmocka_unit_test(null_and_blank_are_not_set),
+		cmocka_unit_test(queues_of_a_document),
+		cmocka_unit_test(documents_are_refused_by_field),
+		cmocka_unit_test(a_document_has_a_size),
+		cmocka_unit_test(the_line_spells_as_the_environment),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,7 +66,7 @@ teardown(void **state)
 }
 
 static void
-test_the_largest_alone_is_told_and_later(void **state)
+the_largest_alone_is_told_and_later(void **state)
 {
 	(void)state;
 	budget_report(&items[0], 30);
@@ -85,7 +85,7 @@ test_the_largest_alone_is_told_and_later(void **state)
 }
 
 static void
-test_it_is_told_once_until_it_shrinks(void **state)
+it_is_told_once_until_it_shrinks(void **state)
 {
 	(void)state;
 	budget_report(&items[0], 101);
@@ -109,7 +109,7 @@ test_it_is_told_once_until_it_shrinks(void **state)
 }
 
 static void
-test_who_leaves_is_not_counted_and_not_told(void **state)
+who_leaves_is_not_counted_and_not_told(void **state)
 {
 	(void)state;
 	budget_report(&items[1], 200);
@@ -132,12 +132,11 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
-			test_the_largest_alone_is_told_and_later, setup,
-			teardown),
+			the_largest_alone_is_told_and_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(
-			test_it_is_told_once_until_it_shrinks, setup, teardown),
+			it_is_told_once_until_it_shrinks, setup, teardown),
 		cmocka_unit_test_setup_teardown(
-			test_who_leaves_is_not_counted_and_not_told, setup,
+			who_leaves_is_not_counted_and_not_told, setup,
 			teardown),
 	};
 

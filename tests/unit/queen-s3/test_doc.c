@@ -38,7 +38,7 @@ text(void)
 /* ---- rows ---- */
 
 static void
-test_lease(void **state)
+a_lease_is_written_and_read(void **state)
 {
 	static const char json[] =
 		"{\"instance\":\"sink-0\",\"incarnation\":\"0123456789abcdef\","
@@ -88,7 +88,7 @@ static const struct doc_intent intent = {
 };
 
 static void
-test_intent(void **state)
+an_intent_is_written_and_read(void **state)
 {
 	static const char json[] =
 		"{\"k\":7,\"tStart\":1788516000000000,"
@@ -113,7 +113,7 @@ test_intent(void **state)
 	"{\"k\":1,\"tStart\":-5,\"tEnd\":10,\"layout\":\"merged\"," rest "}"
 
 static void
-test_intent_of_an_older_writer(void **state)
+an_intent_of_an_older_writer_is_read(void **state)
 {
 	struct doc_intent got;
 	(void)state;
@@ -143,7 +143,7 @@ test_intent_of_an_older_writer(void **state)
 }
 
 static void
-test_intent_that_is_none(void **state)
+what_is_no_intent_is_refused(void **state)
 {
 	static const char *const bad[] = {
 		INTENT("\"format\":\"orc\",\"compression\":\"zstd\","
@@ -172,7 +172,7 @@ test_intent_that_is_none(void **state)
 }
 
 static void
-test_committed(void **state)
+a_pointer_is_a_text_or_microseconds(void **state)
 {
 	static const char json[] =
 		"{\"k\":7,\"tEnd\":\"2026-09-04T10:05:00.000000Z\","
@@ -215,7 +215,7 @@ test_committed(void **state)
 }
 
 static void
-test_resume(void **state)
+a_wish_to_resume_is_read(void **state)
 {
 	static const char *const bad[] = { "{}", "{\"resume\":\"newest\"}",
 		"{\"resume\":\"prefix\",\"atMs\":1}",
@@ -291,7 +291,7 @@ check_again(const char *json)
 }
 
 static void
-test_manifest_of_a_merged_window(void **state)
+manifest_of_a_merged_window(void **state)
 {
 	struct doc_object o = { .key = SPAN_LIT("queen/w.jsonl.zst"),
 		.bytes = 5120,
@@ -321,7 +321,7 @@ test_manifest_of_a_merged_window(void **state)
 }
 
 static void
-test_manifest_of_partitions_without_records(void **state)
+manifest_of_partitions_without_records(void **state)
 {
 	struct doc_object o[2] = {
 		{ .key = SPAN_LIT("a"),
@@ -354,7 +354,7 @@ test_manifest_of_partitions_without_records(void **state)
 }
 
 static void
-test_manifest_that_is_none(void **state)
+manifest_that_is_none(void **state)
 {
 	static const char *const bad[] = { "", "{", "[]", "{}", "nonsense",
 		HEAD("merged") "\"records\":0,\"bytes\":0,\"lost\":[]," FOOT,
@@ -391,7 +391,7 @@ is(const struct doc_manifest *m)
 }
 
 static void
-test_manifest_matches_the_intent_in_ten_things(void **state)
+manifest_matches_the_intent_in_ten_things(void **state)
 {
 	struct doc_manifest m = manifest(NULL, 0);
 	(void)state;
@@ -420,7 +420,7 @@ test_manifest_matches_the_intent_in_ten_things(void **state)
 }
 
 static void
-test_manifest_of_an_older_writer(void **state)
+manifest_of_an_older_writer(void **state)
 {
 	struct err e = ERR_ZERO;
 	struct doc_manifest got;
@@ -446,18 +446,17 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lease),
-		cmocka_unit_test(test_intent),
-		cmocka_unit_test(test_intent_of_an_older_writer),
-		cmocka_unit_test(test_intent_that_is_none),
-		cmocka_unit_test(test_committed),
-		cmocka_unit_test(test_resume),
-		cmocka_unit_test(test_manifest_of_a_merged_window),
-		cmocka_unit_test(test_manifest_of_partitions_without_records),
-		cmocka_unit_test(test_manifest_that_is_none),
-		cmocka_unit_test(
-			test_manifest_matches_the_intent_in_ten_things),
-		cmocka_unit_test(test_manifest_of_an_older_writer),
+		cmocka_unit_test(a_lease_is_written_and_read),
+		cmocka_unit_test(an_intent_is_written_and_read),
+		cmocka_unit_test(an_intent_of_an_older_writer_is_read),
+		cmocka_unit_test(what_is_no_intent_is_refused),
+		cmocka_unit_test(a_pointer_is_a_text_or_microseconds),
+		cmocka_unit_test(a_wish_to_resume_is_read),
+		cmocka_unit_test(manifest_of_a_merged_window),
+		cmocka_unit_test(manifest_of_partitions_without_records),
+		cmocka_unit_test(manifest_that_is_none),
+		cmocka_unit_test(manifest_matches_the_intent_in_ten_things),
+		cmocka_unit_test(manifest_of_an_older_writer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, teardown);

@@ -95,7 +95,7 @@ plain(struct span s)
 }
 
 static void
-test_checkpoint_is_one_frame_of_json(void **state)
+checkpoint_is_one_frame_of_json(void **state)
 {
 	struct doc_checkpoint c = { .k = 1840,
 		.end_us = INT64_C(1788515700000000),
@@ -131,7 +131,7 @@ test_checkpoint_is_one_frame_of_json(void **state)
 }
 
 static void
-test_checkpoints_of_other_writers(void **state)
+checkpoints_of_other_writers(void **state)
 {
 	(void)state;
 	/* any order, ids of another kind, more behind them, white space */
@@ -146,7 +146,7 @@ test_checkpoints_of_other_writers(void **state)
 }
 
 static void
-test_checkpoint_that_is_none(void **state)
+checkpoint_that_is_none(void **state)
 {
 	static const char *const bad[] = { "", "null", "{}", "[]",
 		"{\"k\":1,\"tEnd\":2}", "{\"k\":1,\"positions\":[]}",
@@ -179,7 +179,7 @@ test_checkpoint_that_is_none(void **state)
 }
 
 static void
-test_damaged_frames(void **state)
+damaged_frames(void **state)
 {
 	static const char json[] =
 		"{\"k\":1,\"tEnd\":2,\"positions\":[[\"a\",1],[\"b\",2]]}";
@@ -231,7 +231,7 @@ bomb(size_t n)
 }
 
 static void
-test_a_value_without_an_end_costs_a_megabyte(void **state)
+a_value_without_an_end_costs_a_megabyte(void **state)
 {
 	(void)state;
 	assert_string_equal(
@@ -240,7 +240,7 @@ test_a_value_without_an_end_costs_a_megabyte(void **state)
 
 /* The same for ever between two positions: the size of it all is bounded. */
 static void
-test_more_than_the_ceiling_is_refused(void **state)
+more_than_the_ceiling_is_refused(void **state)
 {
 	static char spaces[1 << 20];
 	ZSTD_CCtx *ctx = ZSTD_createCCtx();
@@ -303,7 +303,7 @@ write_positions(struct object *o, int n, int changed)
 }
 
 static void
-test_a_million_positions(void **state)
+a_million_positions(void **state)
 {
 	struct doc_checkpoint_reader *r;
 	struct doc_checkpoint c;
@@ -331,7 +331,7 @@ test_a_million_positions(void **state)
 }
 
 static void
-test_bytes_follow_the_content_alone(void **state)
+bytes_follow_the_content_alone(void **state)
 {
 	enum { N = 20000 };
 	uint8_t sha256[OBJECT_SHA256_BYTES];
@@ -355,7 +355,7 @@ test_bytes_follow_the_content_alone(void **state)
 /* ---- plan ---- */
 
 static void
-test_plan(void **state)
+a_plan_names_its_keys(void **state)
 {
 	struct doc_plan_reader *r;
 	struct doc_plan_writer *w;
@@ -395,15 +395,15 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_checkpoint_is_one_frame_of_json),
-		cmocka_unit_test(test_checkpoints_of_other_writers),
-		cmocka_unit_test(test_checkpoint_that_is_none),
-		cmocka_unit_test(test_damaged_frames),
-		cmocka_unit_test(test_a_value_without_an_end_costs_a_megabyte),
-		cmocka_unit_test(test_more_than_the_ceiling_is_refused),
-		cmocka_unit_test(test_a_million_positions),
-		cmocka_unit_test(test_bytes_follow_the_content_alone),
-		cmocka_unit_test(test_plan),
+		cmocka_unit_test(checkpoint_is_one_frame_of_json),
+		cmocka_unit_test(checkpoints_of_other_writers),
+		cmocka_unit_test(checkpoint_that_is_none),
+		cmocka_unit_test(damaged_frames),
+		cmocka_unit_test(a_value_without_an_end_costs_a_megabyte),
+		cmocka_unit_test(more_than_the_ceiling_is_refused),
+		cmocka_unit_test(a_million_positions),
+		cmocka_unit_test(bytes_follow_the_content_alone),
+		cmocka_unit_test(a_plan_names_its_keys),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, teardown);

@@ -56,7 +56,7 @@ data(const struct key_of *o, const struct key_window *w,
 }
 
 static void
-test_merged_key_is_the_documented_one(void **state)
+merged_key_is_the_documented_one(void **state)
 {
 	(void)state;
 	assert_string_equal(data(&orders, &window, NULL),
@@ -65,7 +65,7 @@ test_merged_key_is_the_documented_one(void **state)
 }
 
 static void
-test_partition_key_is_the_documented_one(void **state)
+partition_key_is_the_documented_one(void **state)
 {
 	struct key_window w = window;
 	struct key_part p = { SPAN_LIT("cust-0420"), 1400, 1811 };
@@ -79,7 +79,7 @@ test_partition_key_is_the_documented_one(void **state)
 }
 
 static void
-test_alignment_and_codec_show(void **state)
+alignment_and_codec_show(void **state)
 {
 	struct key_window w = window;
 	(void)state;
@@ -98,7 +98,7 @@ test_alignment_and_codec_show(void **state)
 }
 
 static void
-test_keys_of_windows_sort(void **state)
+keys_of_windows_sort(void **state)
 {
 	struct key_window w = window;
 	char before[512];
@@ -117,7 +117,7 @@ test_keys_of_windows_sort(void **state)
 }
 
 static void
-test_wide_and_negative_numbers(void **state)
+wide_and_negative_numbers(void **state)
 {
 	struct key_window w = window;
 	(void)state;
@@ -130,7 +130,7 @@ test_wide_and_negative_numbers(void **state)
 }
 
 static void
-test_names_are_escaped_and_back(void **state)
+names_are_escaped_and_back(void **state)
 {
 	static const struct {
 		const char *name, *text;
@@ -161,7 +161,7 @@ test_names_are_escaped_and_back(void **state)
 }
 
 static void
-test_malformed_escape_survives(void **state)
+malformed_escape_survives(void **state)
 {
 	static const char *const texts[] = { "%", "a%", "%4", "%zz", "%4g",
 		"100%", "%%", "%\xc3\xa8" };
@@ -196,7 +196,7 @@ sidecars(const struct key_of *o, char *to, size_t n)
 #define SIDE "queen/_queen/tenant=" TENANT "/queue=orders/"
 
 static void
-test_sidecars(void **state)
+sidecars_lie_beside_the_data(void **state)
 {
 	char got[1024];
 	(void)state;
@@ -209,7 +209,7 @@ test_sidecars(void **state)
 }
 
 static void
-test_tenants_share_no_key(void **state)
+tenants_share_no_key(void **state)
 {
 	struct key_of other = orders;
 	char a[1024], b[1024];
@@ -226,7 +226,7 @@ test_tenants_share_no_key(void **state)
 }
 
 static void
-test_numbers_read_back(void **state)
+numbers_read_back(void **state)
 {
 	static const char *const foreign[] = { "", "/", "windows/1.json",
 		"q/windows/.json", "q/windows/-1.json", "q/windows/1",
@@ -251,7 +251,7 @@ test_numbers_read_back(void **state)
 }
 
 static void
-test_rows_escape_the_queue(void **state)
+rows_escape_the_queue(void **state)
 {
 	static const struct {
 		const char *sink, *queue;
@@ -284,17 +284,17 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_merged_key_is_the_documented_one),
-		cmocka_unit_test(test_partition_key_is_the_documented_one),
-		cmocka_unit_test(test_alignment_and_codec_show),
-		cmocka_unit_test(test_keys_of_windows_sort),
-		cmocka_unit_test(test_wide_and_negative_numbers),
-		cmocka_unit_test(test_names_are_escaped_and_back),
-		cmocka_unit_test(test_malformed_escape_survives),
-		cmocka_unit_test(test_sidecars),
-		cmocka_unit_test(test_tenants_share_no_key),
-		cmocka_unit_test(test_numbers_read_back),
-		cmocka_unit_test(test_rows_escape_the_queue),
+		cmocka_unit_test(merged_key_is_the_documented_one),
+		cmocka_unit_test(partition_key_is_the_documented_one),
+		cmocka_unit_test(alignment_and_codec_show),
+		cmocka_unit_test(keys_of_windows_sort),
+		cmocka_unit_test(wide_and_negative_numbers),
+		cmocka_unit_test(names_are_escaped_and_back),
+		cmocka_unit_test(malformed_escape_survives),
+		cmocka_unit_test(sidecars_lie_beside_the_data),
+		cmocka_unit_test(tenants_share_no_key),
+		cmocka_unit_test(numbers_read_back),
+		cmocka_unit_test(rows_escape_the_queue),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, teardown);

@@ -28,7 +28,7 @@ enum {
 /* ---- arithmetic ---- */
 
 static void
-test_share_is_rounded_up(void **state)
+share_is_rounded_up(void **state)
 {
 	(void)state;
 	assert_int_equal(place_share(0, 3), 0);
@@ -40,7 +40,7 @@ test_share_is_rounded_up(void **state)
 }
 
 static void
-test_waits(void **state)
+waits_are_bounded(void **state)
 {
 	static const struct {
 		struct place_claim c;
@@ -70,7 +70,7 @@ test_waits(void **state)
 }
 
 static void
-test_first_beats_are_close(void **state)
+first_beats_are_close(void **state)
 {
 	(void)state;
 	assert_int_equal(place_beat_ms(1, TTL), 1000);
@@ -81,7 +81,7 @@ test_first_beats_are_close(void **state)
 }
 
 static void
-test_a_slot_is_taken_before_it_is_compared(void **state)
+a_slot_is_taken_before_it_is_compared(void **state)
 {
 	(void)state;
 	assert_int_equal(place_slot_take(), 0);
@@ -93,7 +93,7 @@ test_a_slot_is_taken_before_it_is_compared(void **state)
 }
 
 static void
-test_excess_is_given_after_a_whole_ttl_one_by_one(void **state)
+excess_is_given_after_a_whole_ttl_one_by_one(void **state)
 {
 	struct place_excess x = PLACE_EXCESS_ZERO;
 	(void)state;
@@ -374,7 +374,7 @@ all_held(void)
 /* ---- what becomes of them ---- */
 
 static void
-test_seven_queues_spread_over_three_nodes_and_fail_over(void **state)
+seven_queues_spread_over_three_nodes_and_fail_over(void **state)
 {
 	(void)state;
 	for (uint32_t seed = 1; seed <= SEEDS; seed++) {
@@ -393,7 +393,7 @@ test_seven_queues_spread_over_three_nodes_and_fail_over(void **state)
 }
 
 static void
-test_nodes_whose_first_calls_fail_end_spread(void **state)
+nodes_whose_first_calls_fail_end_spread(void **state)
 {
 	(void)state;
 	for (uint32_t seed = 1; seed <= SEEDS; seed++) {
@@ -410,7 +410,7 @@ test_nodes_whose_first_calls_fail_end_spread(void **state)
 }
 
 static void
-test_one_node_keeps_everything(void **state)
+one_node_keeps_everything(void **state)
 {
 	(void)state;
 	begin(7, 1);
@@ -422,7 +422,7 @@ test_one_node_keeps_everything(void **state)
 }
 
 static void
-test_staggered_nodes_converge_and_then_stay(void **state)
+staggered_nodes_converge_and_then_stay(void **state)
 {
 	(void)state;
 	for (uint32_t seed = 1; seed <= SEEDS; seed++) {
@@ -445,7 +445,7 @@ test_staggered_nodes_converge_and_then_stay(void **state)
 }
 
 static void
-test_a_dead_nodes_queues_move_and_come_back(void **state)
+a_dead_nodes_queues_move_and_come_back(void **state)
 {
 	int before[2];
 	(void)state;
@@ -469,7 +469,7 @@ test_a_dead_nodes_queues_move_and_come_back(void **state)
 }
 
 static void
-test_a_node_seen_for_seconds_moves_nothing(void **state)
+a_node_seen_for_seconds_moves_nothing(void **state)
 {
 	int moves;
 	(void)state;
@@ -494,19 +494,18 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_share_is_rounded_up),
-		cmocka_unit_test(test_waits),
-		cmocka_unit_test(test_first_beats_are_close),
-		cmocka_unit_test(test_a_slot_is_taken_before_it_is_compared),
+		cmocka_unit_test(share_is_rounded_up),
+		cmocka_unit_test(waits_are_bounded),
+		cmocka_unit_test(first_beats_are_close),
+		cmocka_unit_test(a_slot_is_taken_before_it_is_compared),
+		cmocka_unit_test(excess_is_given_after_a_whole_ttl_one_by_one),
 		cmocka_unit_test(
-			test_excess_is_given_after_a_whole_ttl_one_by_one),
-		cmocka_unit_test(
-			test_seven_queues_spread_over_three_nodes_and_fail_over),
-		cmocka_unit_test(test_nodes_whose_first_calls_fail_end_spread),
-		cmocka_unit_test(test_one_node_keeps_everything),
-		cmocka_unit_test(test_staggered_nodes_converge_and_then_stay),
-		cmocka_unit_test(test_a_dead_nodes_queues_move_and_come_back),
-		cmocka_unit_test(test_a_node_seen_for_seconds_moves_nothing),
+			seven_queues_spread_over_three_nodes_and_fail_over),
+		cmocka_unit_test(nodes_whose_first_calls_fail_end_spread),
+		cmocka_unit_test(one_node_keeps_everything),
+		cmocka_unit_test(staggered_nodes_converge_and_then_stay),
+		cmocka_unit_test(a_dead_nodes_queues_move_and_come_back),
+		cmocka_unit_test(a_node_seen_for_seconds_moves_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

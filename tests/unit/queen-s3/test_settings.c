@@ -22,6 +22,19 @@ static struct settings s;
 static struct err e;
 static char host[65];
 
+/* Not all of the environment: cmocka has its own there. */
+static void
+clear(void)
+{
+	char file[128];
+
+	for (size_t k = 0; k < conf_items_n; k++) {
+		snprintf(file, sizeof(file), "%s_FILE", conf_items[k].name);
+		unsetenv(conf_items[k].name);
+		unsetenv(file);
+	}
+}
+
 /* The smallest configuration, then name, value, ..., NULL. */
 static int
 load(const char *const *pairs)
@@ -32,7 +45,7 @@ load(const char *const *pairs)
 		"QUEEN_S3_ACCESS_KEY", "AKIAEXAMPLE", "QUEEN_S3_SECRET_KEY",
 		"s3cr3t", NULL };
 
-	clearenv();
+	clear();
 	for (const char *const *p = smallest; *p; p += 2)
 		setenv(p[0], p[1], 1);
 	for (; *pairs; pairs += 2)
@@ -63,7 +76,7 @@ printed(void)
 }
 
 static void
-test_defaults(void **state)
+the_smallest_has_every_default(void **state)
 {
 	(void)state;
 	assert_int_equal(load((const char *const[]){ NULL }), 0);
@@ -89,10 +102,10 @@ test_defaults(void **state)
 }
 
 static void
-test_without_a_sink(void **state)
+without_a_sink(void **state)
 {
 	(void)state;
-	clearenv();
+	clear();
 	assert_int_equal(settings_load(&s, &e), 0);
 	assert_false(s.has_sink);
 	settings_fini(&s);
@@ -113,7 +126,7 @@ static const struct {
 };
 
 static void
-test_ranges_of_the_node(void **state)
+ranges_of_the_node(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
@@ -144,7 +157,7 @@ test_ranges_of_the_node(void **state)
 }
 
 static void
-test_refusals_of_the_tool(void **state)
+refusals_of_the_tool(void **state)
 {
 	(void)state;
 	refused("QUEEN_S3_CRASH_AT", "sometimes",
@@ -164,7 +177,7 @@ test_refusals_of_the_tool(void **state)
 }
 
 static void
-test_crash_points(void **state)
+crash_points_have_names(void **state)
 {
 	static const struct {
 		const char *word;
@@ -186,7 +199,7 @@ test_crash_points(void **state)
 }
 
 static void
-test_the_process_ends_at_its_crash_point_alone(void **state)
+the_process_ends_at_its_crash_point_alone(void **state)
 {
 	struct settings armed = { .crash_at = CRASH_AFTER_UPLOAD };
 	int status;
@@ -224,7 +237,7 @@ named(const char *given, const char *id, const char *of, const char *want)
 }
 
 static void
-test_names_of_an_instance(void **state)
+names_of_an_instance(void **state)
 {
 	bool generated;
 	char *name, *other;
@@ -253,7 +266,7 @@ test_names_of_an_instance(void **state)
 }
 
 static void
-test_what_is_printed_is_in_force_and_holds_no_secret(void **state)
+what_is_printed_is_in_force_and_holds_no_secret(void **state)
 {
 	char *text;
 	(void)state;
@@ -284,7 +297,7 @@ test_what_is_printed_is_in_force_and_holds_no_secret(void **state)
 }
 
 static void
-test_the_secret_may_be_in_a_file(void **state)
+the_secret_may_be_in_a_file(void **state)
 {
 	char path[] = "/tmp/test_settings.XXXXXX";
 	int fd = mkstemp(path);
@@ -303,7 +316,7 @@ test_the_secret_may_be_in_a_file(void **state)
 }
 
 static void
-test_names_of_older_versions_are_accepted(void **state)
+names_of_older_versions_are_accepted(void **state)
 {
 	static const char *const names[] = { "QUEEN_URL", "QUEEN_TOKEN",
 		"QUEEN_S3_EMBEDDED", "QUEEN_S3_BIN" };
@@ -322,7 +335,7 @@ test_names_of_older_versions_are_accepted(void **state)
 }
 
 static void
-test_the_boot_line(void **state)
+the_boot_line(void **state)
 {
 	struct buf b = BUF_ZERO;
 	(void)state;
@@ -365,19 +378,18 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_defaults),
-		cmocka_unit_test(test_without_a_sink),
-		cmocka_unit_test(test_ranges_of_the_node),
-		cmocka_unit_test(test_refusals_of_the_tool),
-		cmocka_unit_test(test_crash_points),
+		cmocka_unit_test(the_smallest_has_every_default),
+		cmocka_unit_test(without_a_sink),
+		cmocka_unit_test(ranges_of_the_node),
+		cmocka_unit_test(refusals_of_the_tool),
+		cmocka_unit_test(crash_points_have_names),
+		cmocka_unit_test(the_process_ends_at_its_crash_point_alone),
+		cmocka_unit_test(names_of_an_instance),
 		cmocka_unit_test(
-			test_the_process_ends_at_its_crash_point_alone),
-		cmocka_unit_test(test_names_of_an_instance),
-		cmocka_unit_test(
-			test_what_is_printed_is_in_force_and_holds_no_secret),
-		cmocka_unit_test(test_the_secret_may_be_in_a_file),
-		cmocka_unit_test(test_names_of_older_versions_are_accepted),
-		cmocka_unit_test(test_the_boot_line),
+			what_is_printed_is_in_force_and_holds_no_secret),
+		cmocka_unit_test(the_secret_may_be_in_a_file),
+		cmocka_unit_test(names_of_older_versions_are_accepted),
+		cmocka_unit_test(the_boot_line),
 	};
 
 	gethostname(host, sizeof(host) - 1);

@@ -15,7 +15,7 @@
 #define DAY (24 * HOUR)
 
 static void
-test_texts_round_trip_at_a_microsecond(void **state)
+texts_round_trip_at_a_microsecond(void **state)
 {
 	static const char *const texts[] = { "2026-09-04T10:00:00.000001Z",
 		"2024-02-29T23:59:59.999999Z", "1969-12-31T23:59:59.999999Z",
@@ -34,7 +34,7 @@ test_texts_round_trip_at_a_microsecond(void **state)
 }
 
 static void
-test_short_fractions_scale(void **state)
+short_fractions_scale(void **state)
 {
 	static const struct {
 		const char *text;
@@ -57,7 +57,7 @@ test_short_fractions_scale(void **state)
 }
 
 static void
-test_other_texts_are_refused(void **state)
+other_texts_are_refused(void **state)
 {
 	static const char *const texts[] = { "", "Z", "2026-09-04",
 		"2026-09-04Z", "2026-09-04T10:00:00",
@@ -81,7 +81,7 @@ test_other_texts_are_refused(void **state)
 }
 
 static void
-test_boundaries_are_multiples_from_the_epoch(void **state)
+boundaries_are_multiples_from_the_epoch(void **state)
 {
 	static const struct {
 		int64_t at, floor, next;
@@ -113,7 +113,7 @@ test_boundaries_are_multiples_from_the_epoch(void **state)
 }
 
 static void
-test_parts_are_of_utc(void **state)
+parts_are_of_utc(void **state)
 {
 	struct stamp_parts t;
 	(void)state;
@@ -135,11 +135,11 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_texts_round_trip_at_a_microsecond),
-		cmocka_unit_test(test_short_fractions_scale),
-		cmocka_unit_test(test_other_texts_are_refused),
-		cmocka_unit_test(test_boundaries_are_multiples_from_the_epoch),
-		cmocka_unit_test(test_parts_are_of_utc),
+		cmocka_unit_test(texts_round_trip_at_a_microsecond),
+		cmocka_unit_test(short_fractions_scale),
+		cmocka_unit_test(other_texts_are_refused),
+		cmocka_unit_test(boundaries_are_multiples_from_the_epoch),
+		cmocka_unit_test(parts_are_of_utc),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
