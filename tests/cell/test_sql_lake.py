@@ -160,16 +160,16 @@ def test_discovery_since_goes_by_time_and_id(kit, n_parts, others):
     q, other = kit.queue("q"), kit.queue("other")
     names = ["p%04d" % i for i in range(n_parts)]
     ids = kit.parts(q, names[:600]) + kit.parts(q, names[600:])
-    for i, part in enumerate(kit.parts(other, ["x%d" % i
-                                               for i in range(others)])):
-        kit.rows("update queen.partition_heads set last_write_at = %s"
-                 " where id = %s", at(i % 5), part)
-    for i in range(0, n_parts, 3):
-        kit.push(ids[i], 1, now=at(i % 5))
+    written = {part: at(i % 5) for i, part in enumerate(
+        kit.parts(other, ["x%d" % i for i in range(others)]))}
+    written.update((ids[i], at(i % 5)) for i in range(0, n_parts, 3))
+    kit.rows("update queen.partition_heads h set last_write_at = w.at"
+             " from unnest(%s, %s) w(id, at) where w.id = h.id",
+             list(written), list(written.values()))
     for since in (0, 2, 4):
         want = sorted((at(i % 5), ids[i]) for i in range(0, n_parts, 3)
                       if i % 5 >= since)
-        for limit in (7, 1000):
+        for limit in (7 if n_parts < 100 else 100, 1000):
             assert [(r[4], r[0]) for r in sweep(kit, at(since), limit)] == want
     assert sweep(kit, at(5)) == []
     # a cursor behind `since` takes nothing away
@@ -288,7 +288,7 @@ def test_no_record_appears_before_a_safe_time_of_discovery(db, kit):
     for w in writers:
         w.start()
     passes, since = [], at(-10 ** 6)
-    end = datetime.datetime.now() + datetime.timedelta(seconds=3)
+    end = datetime.datetime.now() + datetime.timedelta(seconds=2)
     try:
         while datetime.datetime.now() < end:
             settled, degraded = safe(kit.conn, guard=0)
@@ -306,10 +306,10 @@ def test_no_record_appears_before_a_safe_time_of_discovery(db, kit):
         stop.set()
         for w in writers:
             w.join()
-    assert faults == [] and len(passes) > 20
+    assert faults == [] and len(passes) > 10
     stamped = kit.rows("select partition_id, base_offset, created_at"
                        " from queen.segments")
-    assert len(stamped) > 100
+    assert len(stamped) > 30
     for since, settled, segments in passes:
         slack = since + datetime.timedelta(seconds=2)
         assert {(p, b) for p, b, t in stamped
