@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cell inside: schema, lag, leases, jobs, dead letters, connectors. */
+/* The cell inside: schema, lag, leases, jobs, dead letters, connectors, lake. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@ enum {
 	EXPIRED_S = 600, /* a batch nobody took up again */
 	HELD_S = 3600, /* a lease extended over and over */
 	OVERDUE_S = 60,
+	UNSHIPPED_S = 3600,
 	SPAN_TEXT = 32,
 };
 
@@ -255,6 +256,35 @@ check_connectors(struct doctor *d)
 	PQclear(r);
 }
 
+static void
+check_lake(struct doctor *d)
+{
+	char sql[160], age[SPAN_TEXT];
+	PGresult *r;
+
+	snprintf(sql, sizeof(sql),
+		"select sink, queue, holder, moved, age_s "
+		"from queen.doctor_lake_v1(%d)",
+		UNSHIPPED_S);
+	r = doctor_ask(d, "the queues of queen-s3", sql, NULL);
+	for (int i = 0; r && i < PQntuples(r); i++) {
+		const char *fix = "look into /status of the node that has it";
+
+		if (strcmp(PQgetvalue(r, i, 3), "t") == 0)
+			fix = "its pointer is of another cell: queenctl s3 "
+			      "resume";
+		else if (PQgetisnull(r, i, 2))
+			fix = "start queen-s3 on a node, or look into its log";
+		doctor_find(d, DOCTOR_WARN, fix,
+			"queue %.80s is %s behind in the lake (sink %.64s, %s)",
+			PQgetvalue(r, i, 1), ago(PQgetvalue(r, i, 4), age),
+			PQgetvalue(r, i, 0),
+			PQgetisnull(r, i, 2) ? "no node has it"
+					     : PQgetvalue(r, i, 2));
+	}
+	PQclear(r);
+}
+
 void
 doctor_cell(struct doctor *d)
 {
@@ -266,4 +296,5 @@ doctor_cell(struct doctor *d)
 	check_dead(d);
 	check_sealed(d);
 	check_connectors(d);
+	check_lake(d);
 }

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from ctlkit import NOTHING, SERVER, USER
+from queenlib import TENANT
 from sealkit import K1
 from test_connectors import DEFAULT, SINK, SOURCE, raw, report, state
 
@@ -218,3 +219,32 @@ def test_doctor_finds_connectors_that_do_not_work(ctl, db):
          "fix": "start queen-pgsrc on a node, or look into its log"},
         {"level": "WARN", "what": "connector old is reported by no node",
          "fix": "start queen-pgsink on a node, or look into its log"}]
+
+
+def test_doctor_finds_queues_that_are_not_shipped(ctl, db):
+    ctl.env.update(PG_HOST="127.0.0.1", PG_PORT=str(db.server.port.number),
+                   PG_USER="queen", PG_DATABASE=db.name)
+    for name, cell, leased in (("a", None, True), ("b", None, False),
+                               ("c", "0123456789ab", True)):
+        ctl.run("push", name, "--data", "1")
+        db.rows("update queen.segments set created_at = now() - interval"
+                " '2 h'")
+        for what, value in (("committed", {
+                "k": 1, "tEnd": "2020-01-01T00:00:00Z", "cell": cell}),
+                ("lease", {"instance": "n1"})):
+            if what == "committed" or leased:
+                db.rows("select queen.kv_put(%s, 'queen-s3', %s, %s, null,"
+                        " null, now())", (TENANT, "s3:s:%s:%s" % (name, what),
+                                          json.dumps(value)))
+    found = [f for f in ctl.json("doctor", code=USER)["findings"]
+             if "in the lake" in f["what"]]
+    assert found == [
+        {"level": "WARN", "what":
+         "queue a is 2h0m0s behind in the lake (sink s, n1)",
+         "fix": "look into /status of the node that has it"},
+        {"level": "WARN", "what":
+         "queue b is 2h0m0s behind in the lake (sink s, no node has it)",
+         "fix": "start queen-s3 on a node, or look into its log"},
+        {"level": "WARN", "what":
+         "queue c is 2h0m0s behind in the lake (sink s, n1)",
+         "fix": "its pointer is of another cell: queenctl s3 resume"}]
