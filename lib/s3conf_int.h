@@ -40,6 +40,36 @@ enum s3conf_key {
 	S3CONF_KEYS
 };
 
+enum s3conf_kind {
+	S3CONF_IS_TEXT,
+	S3CONF_IS_SECRET,
+	S3CONF_IS_WORD,
+	S3CONF_IS_NUMBER,
+	S3CONF_IS_BOOLEAN,
+	S3CONF_IS_START,
+	S3CONF_IS_SINK,
+	S3CONF_IS_OWN
+};
+/* What one means; the aliases of a word follow it; name NULL ends. */
+struct s3conf_word {
+	const char *name;
+	int value;
+};
+struct s3conf_source;
+struct s3conf_rule {
+	const char *env, *field; /* NULL: not in a document */
+	const char *what; /* It is ... */
+	enum s3conf_kind kind;
+	bool needed;
+	const char *dflt;
+	size_t at; /* in struct s3conf */
+	const struct s3conf_word *words;
+	int64_t min, max;
+	int (*own)(struct s3conf_source *s);
+};
+extern const struct s3conf_rule s3conf_rules[S3CONF_KEYS];
+extern const struct s3conf_word s3conf_starts[];
+
 /* The values of one source, and how it spells the names. */
 struct s3conf_source {
 	bool doc;
@@ -66,8 +96,6 @@ void s3conf_source_fini(struct s3conf_source *s);
 void s3conf_put_id(struct buf *b, const char *id);
 
 char *s3conf_dup(struct span s);
-/* Splits at commas; trims; what is empty is dropped. */
-void s3conf_split(struct s3conf_value *v, struct span text);
 
 /* The rules that are more than a word or a number. */
 int s3conf_set_queues(struct s3conf_source *s);

@@ -11,8 +11,9 @@
 
 /* ---- queues ---- */
 
-void
-s3conf_split(struct s3conf_value *v, struct span text)
+/* At commas; trims; what is empty is dropped. */
+static void
+split(struct s3conf_value *v, struct span text)
 {
 	size_t at = 0;
 
@@ -61,7 +62,7 @@ s3conf_set_queues(struct s3conf_source *s)
 	struct s3conf *c = s->c;
 
 	if (v->is == S3CONF_TEXT)
-		s3conf_split(v, span_of(v->text));
+		split(v, span_of(v->text));
 	if (v->list_n == 0)
 		return s3conf_refuse(s, S3CONF_QUEUES, "names no queue");
 	if (v->is == S3CONF_TEXT && v->list_n == 1 &&
@@ -261,7 +262,7 @@ s3conf_refuse_partitions(struct span text, struct err *e)
 	int64_t n = 0;
 	int rc = 0;
 
-	s3conf_split(&v, text);
+	split(&v, text);
 	for (size_t i = 0; i < v.list_n && rc == 0; i++) {
 		struct span name = span_of(v.list[i]);
 		const char *colon = memchr(name.p, ':', name.n);
