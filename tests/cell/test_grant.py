@@ -9,6 +9,7 @@ import re
 import pytest
 
 from ctlkit import home_of
+from lakekit import Objects
 from queenlib import OTHER_TENANT, TENANT, wait_until
 from test_badinput import bodies, served
 
@@ -161,3 +162,25 @@ def test_who_was_granted_nothing_is_told(new_cell, db):
                     QUEEN_APPLY_SCHEMA="false").start(wait=False)
     assert cell.wait_exit(90) != 0
     assert "permission denied" in cell.log_text()
+
+
+def test_a_sink_of_a_bucket_works(log, bucket, new_lake, granted):
+    """Its presence, windows, checkpoints and hand-over; and the stats of other
+    sessions, without which safeTime would be degraded while the owner writes."""
+    node = new_lake(bucket, QUEEN_S3_QUEUES="*", QUEEN_S3_ALIGN="none",
+                    QUEEN_S3_MAX_WINDOW_MS="100", PG_USER=granted,
+                    QUEEN_S3_CHECKPOINT_EVERY="1").start()
+    writer = log.db.connect(autocommit=False)
+    with writer.cursor() as cur:
+        cur.execute("insert into queen.flags (key, value) values ('x', '1')")
+    log.push("q", "a", ["1", "2"])
+    block = node.await_queue("q", state="filling")
+    assert block["safeTimeDegraded"] is False, block
+    writer.rollback()
+    log.await_k("default", "q", 1, node)
+    assert Objects(bucket, "queen", "q").records() == log.records["q"]
+    assert node.term() == 0
+    assert log.row("default", "q", "lease") is None
+    text = node.log_text()
+    assert "permission denied" not in text, text
+    assert not re.search(r" (WARN|ERROR) ", text), text
