@@ -19,6 +19,8 @@ endif
 PYTHON ?= /usr/bin/python3
 CLANG_FORMAT ?= clang-format
 FUZZ_SECONDS ?= 20
+S3_DIR ?= build/s3
+S3_PORT ?= 9000
 WERROR ?= -Werror
 CFLAGS ?= $(if $(SAN)$(FUZZ),-O1 -g -fno-omit-frame-pointer,-O2 -g)
 
@@ -62,7 +64,8 @@ PKGS_test := cmocka
 LIBS_HTTP := $(if $(shell grep -ls http_parser.h lib/*.c),-lhttp_parser)
 
 # Goals that compile nothing themselves must work without the libraries.
-NO_BUILD := deps deps-test clean fmt check demo uninstall dist man fuzz
+NO_BUILD := deps deps-test clean fmt check demo uninstall dist man fuzz s3 \
+	s3-stop
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(NO_BUILD),$(MAKECMDGOALS)),all),)
 include build/pkg.mk
 endif
@@ -96,7 +99,7 @@ link = $(CC) $(Q_CFLAGS) $(CFLAGS) $(Q_LDFLAGS) $(LDFLAGS) -o $@
 .SECONDARY:
 .PHONY: all tests check check-built unit cell cell-san lint fmt fuzz fuzz-run \
 	bench bench-pgsrc bench-pgsink soak man install uninstall dist clean \
-	demo deps deps-test FORCE
+	demo deps deps-test s3 s3-stop FORCE
 .DEFAULT_GOAL := all
 all: $(LIB) $(BINS)
 tests: $(TESTS) $(CORPUS) $(WRITE)
@@ -231,6 +234,11 @@ demo:
 	sh tests/install-deps build
 	$(MAKE) -j$$(nproc) all
 	sh tests/demo/tour build/bin $(DEMO_DIR)
+# A real S3 server on loopback; prints the settings: eval "$(make -s s3)".
+s3:
+	$(Q)bash tests/s3/server up '$(S3_DIR)' '$(S3_PORT)'
+s3-stop:
+	$(Q)bash tests/s3/server stop '$(S3_DIR)'
 install: all
 	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(UNITDIR)' '$(DESTDIR)$(DOCDIR)'
 	$(if $(BINS),install -m 755 $(BINS) '$(DESTDIR)$(BINDIR)')
