@@ -76,10 +76,12 @@ class Log:
     def k(self, sink, queue):
         return (self.row(sink, queue, "committed") or {"k": 0})["k"]
 
-    def await_k(self, sink, queue, k, lake=None):
-        wait_until(lambda: self.k(sink, queue) >= k,
-                   what="window %d of %s/%s\n%s" % (
-                       k, sink, queue, tail(lake.log) if lake else ""))
+    def await_k(self, sink, queue, k, lake):
+        try:
+            wait_until(lambda: self.k(sink, queue) >= k)
+        except AssertionError:
+            raise AssertionError("no window %d of %s: %s\n%s" % (
+                k, sink, lake.queue(queue), tail(lake.log))) from None
 
 
 def frame(txn, payload):
@@ -119,8 +121,11 @@ class Lake(Tool):
         def reached():
             block = self.queue(name)
             return block if want.items() <= block.items() else None
-        return wait_until(reached, what="%s of %s, which is %s\n%s" % (
-            want, name, self.queue(name), tail(self.log)))
+        try:
+            return wait_until(reached)
+        except AssertionError:
+            raise AssertionError("not %s of %s: %s\n%s" % (
+                want, name, self.queue(name), tail(self.log))) from None
 
     def await_crash(self):
         code = self.wait_exit()
@@ -291,8 +296,11 @@ def await_records(bucket, prefix, queue, want, lake):
             return Objects(bucket, prefix, queue).records() == want
         except AssertionError:
             return False
-    wait_until(there, what="the records of %s under %s\n%s" % (
-        queue, prefix, tail(lake.log)))
+    try:
+        wait_until(there)
+    except AssertionError:
+        raise AssertionError("not the records of %s under %s\n%s" % (
+            queue, prefix, tail(lake.log))) from None
 
 
 # ---- fixtures ----
