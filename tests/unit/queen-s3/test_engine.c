@@ -461,7 +461,7 @@ the_plan_does_not_depend_on_the_order_of_answers(void **state)
 	(void)state;
 	s.conf.fetch_concurrency = 4;
 	for (int i = 0; i < 60; i++) {
-		char name[8];
+		char name[16];
 
 		snprintf(name, sizeof(name), "p%d", i * 37 % 60);
 		sim_push_at(&s, sim_create(&s, name), DAWN + i * SECOND, 3);

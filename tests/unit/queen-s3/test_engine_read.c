@@ -167,7 +167,7 @@ passes_are_full_first_and_every_thirtieth_and_read_all_pages(void **state)
 	(void)state;
 	s.page = 10;
 	for (int i = 0; i < 30; i++) {
-		char name[8];
+		char name[16];
 
 		snprintf(name, sizeof(name), "p%d", i);
 		sim_create(&s, name);
@@ -371,7 +371,7 @@ a_setting_beyond_the_ceiling_is_the_ceiling(void **state)
 	s.conf.start = S3_EARLIEST;
 	s.conf.fetch_concurrency = 100000;
 	for (int i = 0; i < 400; i++) {
-		char name[8];
+		char name[16];
 
 		snprintf(name, sizeof(name), "p%d", i);
 		sim_push(&s, sim_create(&s, name), 10);
