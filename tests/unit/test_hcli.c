@@ -6,13 +6,17 @@
 #include <event2/event.h>
 #include <event2/http.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <netinet/in.h>
 #include <cmocka.h>
 
@@ -119,12 +123,21 @@ on_done(void *arg, CURLcode rc, const char *why)
 		get(b);
 }
 
+static size_t
+on_body(char *p, size_t one, size_t n, void *arg)
+{
+	(void)p;
+	(void)arg;
+	return one * n;
+}
+
 static void
 get(struct bed *b)
 {
 	CURL *c = hcli_begin(b->h, &b->call[0], on_done, b);
 
 	curl_easy_setopt(c, CURLOPT_URL, b->url);
+	curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
 	hcli_start(&b->call[0]);
 }
 
@@ -234,6 +247,92 @@ a_call_may_end_at_any_time(void **state)
 	hcli_free(NULL);
 }
 
+/* ---- https, against a server of a certificate made here ---- */
+
+struct tls {
+	char dir[64], cert[96];
+	pid_t pid;
+	FILE *said;
+	int port;
+};
+
+static void
+tls_up(struct tls *t)
+{
+	char line[400];
+	int out[2];
+
+	snprintf(t->dir, sizeof(t->dir), "/tmp/queen-hcli-XXXXXX");
+	assert_non_null(mkdtemp(t->dir));
+	snprintf(t->cert, sizeof(t->cert), "%s/cert", t->dir);
+	snprintf(line, sizeof(line),
+		"cd %s && openssl req -x509 -newkey ec -pkeyopt "
+		"ec_paramgen_curve:prime256v1 -nodes -keyout key -out cert "
+		"-days 2 -subj /CN=x -addext subjectAltName=IP:127.0.0.1 "
+		"2>/dev/null",
+		t->dir);
+	assert_int_equal(system(line), 0);
+	assert_int_equal(pipe(out), 0);
+	t->pid = fork();
+	assert_true(t->pid >= 0);
+	if (t->pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(out[1], 1);
+		if (chdir(t->dir) == 0)
+			execlp("openssl", "openssl", "s_server", "-www",
+				"-cert", "cert", "-key", "key", "-accept",
+				"127.0.0.1:0", (char *)NULL);
+		_exit(127);
+	}
+	close(out[1]);
+	t->said = fdopen(out[0], "r");
+	t->port = 0;
+	while (!t->port && fgets(line, sizeof(line), t->said))
+		sscanf(line, "ACCEPT 127.0.0.1:%d", &t->port);
+	assert_true(t->port > 0);
+}
+
+static void
+tls_down(struct tls *t)
+{
+	char line[128];
+
+	kill(t->pid, SIGKILL);
+	waitpid(t->pid, NULL, 0);
+	fclose(t->said);
+	snprintf(line, sizeof(line), "rm -r %s", t->dir);
+	assert_int_equal(system(line), 0);
+}
+
+static void
+assert_https(struct tls *t, const char *ca_file, const char *host, CURLcode rc)
+{
+	struct bed b;
+
+	bed_up(&b, ca_file, 1);
+	snprintf(b.url, sizeof(b.url), "https://%s:%d/", host, t->port);
+	get(&b);
+	run(&b, 1);
+	assert_int_equal(b.rc, rc);
+	assert_int_equal(b.got_status, rc == CURLE_OK ? 200 : 0);
+	bed_down(&b);
+}
+
+static void
+servers_prove_who_they_are(void **state)
+{
+	struct tls t;
+	(void)state;
+
+	tls_up(&t);
+	assert_https(&t, t.cert, "127.0.0.1", CURLE_OK);
+	/* known, and another's name */
+	assert_https(&t, t.cert, "localhost", CURLE_PEER_FAILED_VERIFICATION);
+	assert_https(&t, NULL, "127.0.0.1", CURLE_PEER_FAILED_VERIFICATION);
+	assert_https(&t, "", "127.0.0.1", CURLE_PEER_FAILED_VERIFICATION);
+	tls_down(&t);
+}
+
 int
 main(void)
 {
@@ -242,6 +341,7 @@ main(void)
 		cmocka_unit_test(every_status_is_an_answer),
 		cmocka_unit_test(failures_say_why),
 		cmocka_unit_test(a_call_may_end_at_any_time),
+		cmocka_unit_test(servers_prove_who_they_are),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
