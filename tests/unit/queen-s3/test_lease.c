@@ -297,7 +297,7 @@ is_waiting(void *arg)
 				 "pg_stat_activity where wait_event_type = "
 				 "'Lock' and application_name = 'queen-s3'");
 
-	*(int *)arg += atoi(n);
+	*(int *)arg += (int)atoll(n);
 	return *(int *)arg >= 5;
 }
 
