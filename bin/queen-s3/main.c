@@ -84,9 +84,6 @@ load(struct boot *b, struct err *e)
 		seal_new(b->conf.encryption_key, b->conf.encryption_old_keys,
 			&b->seal, e) != 0)
 		return -1;
-	/* the ring has its own copies, in memory that is guarded */
-	wipe(b->conf.encryption_key);
-	wipe(b->conf.encryption_old_keys);
 	return make_conninfo(b, e);
 }
 
@@ -206,6 +203,7 @@ run(struct boot *b, bool check)
 		b->conf.log_json);
 	conf_warn_ignored(conf_items, conf_items_n);
 	conf_log(conf_items, conf_items_n, &b->conf);
+	settings_wipe(&b->conf);
 	if (meet(b, &e) != 0)
 		return boot_fatal(boot_code(&e), e.text);
 	say_hello(b);

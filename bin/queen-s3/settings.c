@@ -326,6 +326,24 @@ settings_load(struct settings *s, struct err *e)
 	return 0;
 }
 
+static void
+wipe(char *secret)
+{
+	if (secret)
+		sodium_memzero(secret, strlen(secret));
+}
+
+void
+settings_wipe(struct settings *s)
+{
+	wipe(s->encryption_key);
+	wipe(s->encryption_old_keys);
+	wipe(s->text.secret_key);
+	for (size_t k = 0; k < conf_items_n; k++)
+		if (conf_items[k].secret)
+			wipe(getenv(conf_items[k].name));
+}
+
 void
 settings_fini(struct settings *s)
 {

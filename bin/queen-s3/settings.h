@@ -63,6 +63,11 @@ extern const size_t conf_items_n;
 /* -1 with ERR_CONFIG: one line that names the variable. */
 int settings_load(struct settings *s, struct err *e)
 	__attribute__((warn_unused_result));
+/*
+ * Secrets that others have copies of are gone from here and from the
+ * environment: after what prints that they are set.
+ */
+void settings_wipe(struct settings *s);
 void settings_fini(struct settings *s);
 const char *settings_crash_name(enum settings_crash c);
 /*

@@ -105,4 +105,5 @@ def test_names_of_other_versions_are_one_warning(tmp_path):
     assert len(warned) == 1
     assert "names=QUEEN_URL,QUEEN_TOKEN,QUEEN_S3_EMBEDDED,QUEEN_S3_BIN" in \
         warned[0]
+    assert "QUEEN_ENCRYPTION_KEY=\"<set:64 chars>\"" in done.stderr
     assert "deadbeef" not in done.stderr and "abab" not in done.stderr

@@ -316,6 +316,24 @@ the_secret_may_be_in_a_file(void **state)
 }
 
 static void
+secrets_are_wiped_where_they_are_not_needed(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		LOAD("QUEEN_ENCRYPTION_KEY", "abab", "PG_PASSWORD", "s3cr3t"),
+		0);
+	settings_wipe(&s);
+	assert_string_equal(s.encryption_key, "");
+	assert_string_equal(s.text.secret_key, "");
+	assert_string_equal(getenv("QUEEN_S3_SECRET_KEY"), "");
+	assert_string_equal(getenv("PG_PASSWORD"), "");
+	/* of these there is no other copy */
+	assert_string_equal(s.sink.secret_key, "s3cr3t");
+	assert_string_equal(s.pg_password, "s3cr3t");
+	settings_fini(&s);
+}
+
+static void
 names_of_older_versions_are_accepted(void **state)
 {
 	static const char *const names[] = { "QUEEN_URL", "QUEEN_TOKEN",
@@ -388,6 +406,7 @@ main(void)
 		cmocka_unit_test(
 			what_is_printed_is_in_force_and_holds_no_secret),
 		cmocka_unit_test(the_secret_may_be_in_a_file),
+		cmocka_unit_test(secrets_are_wiped_where_they_are_not_needed),
 		cmocka_unit_test(names_of_older_versions_are_accepted),
 		cmocka_unit_test(the_boot_line),
 	};
