@@ -17,9 +17,7 @@ cell_new(struct loop *l, const struct cell_conf *conf)
 		.conninfo = conf->conninfo,
 		.application_name = "queen-s3",
 		.lanes_n = CELL_LANES,
-		.conns = { [CELL_READ] = CELL_READERS,
-			[CELL_KV] = 2,
-			[CELL_SETTLE] = 1 },
+		.conns = { [CELL_READ] = CELL_READERS, [CELL_KV] = 2 },
 		.stmt_timeout_ms = CELL_TIMEOUT_MS,
 	};
 	struct cell *c = calloc(1, sizeof(*c));

@@ -44,11 +44,6 @@ struct cell_call *cell_step(struct cell *c, const struct qid *tenant,
 	const char *queue, struct engine *engine, const struct engine_step *s,
 	cell_step_fn fn, void *arg);
 
-/* safeTime alone: boot and idle nodes. */
-typedef void (*cell_safe_fn)(
-	void *arg, int64_t safe_us, bool degraded, const struct err *e);
-struct cell_call *cell_safe(struct cell *c, cell_safe_fn fn, void *arg);
-
 /* Names of all queues of a tenant, sorted. */
 typedef void (*cell_queues_fn)(
 	void *arg, const struct span *names, size_t n, const struct err *e);
@@ -94,10 +89,6 @@ struct cell_call *cell_put(struct cell *c, const struct qid *tenant,
 	cell_row_fn fn, void *arg);
 struct cell_call *cell_delete(struct cell *c, const struct qid *tenant,
 	struct span key, int64_t expect, cell_row_fn fn, void *arg);
-/* What a row is once nobody holds it (a COMMIT in doubt). */
-struct cell_call *cell_settle(struct cell *c, const struct qid *tenant,
-	struct span key, cell_row_fn fn, void *arg);
-
 /*
  * The fence (spec 7.2), in one call that writes both or nothing: the lease row,
  * at the version this process wrote last, and a pointer at the version it read.

@@ -19,7 +19,7 @@
 
 struct pgpool;
 
-enum cell_lane { CELL_READ, CELL_KV, CELL_SETTLE, CELL_LANES };
+enum cell_lane { CELL_READ, CELL_KV, CELL_LANES };
 enum {
 	CELL_READERS = 4, /* connections of the lane */
 	/* fetches in hand, decoding included: they hold their answers */
@@ -56,7 +56,6 @@ struct cell_call {
 	cell_on_fn on;
 	union {
 		cell_step_fn step;
-		cell_safe_fn safe;
 		cell_queues_fn queues;
 		cell_sinks_fn sinks;
 		cell_row_fn row;

@@ -18,9 +18,6 @@ static const struct pgstmt STMT_LIST = { "s3_list",
 static const struct pgstmt STMT_ONE = { "s3_one",
 	"select verdict, version, value from queen.kv_one_v1($1, $2, "
 	"'" KEY_NAMESPACE "', $3, $4, $5, $6, false, null, null, null)" };
-static const struct pgstmt STMT_SETTLE = { "s3_settle",
-	"select verdict, version, value from queen.kv_settle_v1($1, "
-	"'" KEY_NAMESPACE "', $2)" };
 static const struct pgstmt STMT_FENCE = { "s3_fence",
 	"select verdict, lease_version, version from queen.lake_fence_v1($1, "
 	"$2, $3, $4, $5, $6, $7, $8, $9)" };
@@ -126,21 +123,6 @@ cell_delete(struct cell *c, const struct qid *tenant, struct span key,
 	put_expect(&a, expect);
 	pgargs_null(&a);
 	cell_send(k, CELL_KV, &STMT_ONE, &a, on_row);
-	return k;
-}
-
-struct cell_call *
-cell_settle(struct cell *c, const struct qid *tenant, struct span key,
-	cell_row_fn fn, void *arg)
-{
-	struct cell_call *k = cell_call_new(c, tenant, arg);
-	struct pgargs a;
-
-	k->fn.row = fn;
-	pgargs_init(&a);
-	pgargs_uuid(&a, tenant);
-	put_key(&a, key);
-	cell_send(k, CELL_SETTLE, &STMT_SETTLE, &a, on_row);
 	return k;
 }
 

@@ -18,51 +18,6 @@ static const struct pgstmt STMT_PAGE = { "s3_page",
 static const struct pgstmt STMT_SEEK = { "s3_seek",
 	"select ord, off from queen.offsets_at_v1($1, $2, $3, $4)" };
 
-/* ---- safeTime ---- */
-
-static void
-send_safe(struct cell_call *k, cell_on_fn on)
-{
-	int64_t floor_ms = k->cell->floor_ms;
-	struct pgargs a;
-
-	pgargs_init(&a);
-	pgargs_i32(&a, CELL_GUARD_MS);
-	pgargs_i32(&a, floor_ms > INT32_MAX ? INT32_MAX : (int32_t)floor_ms);
-	cell_send(k, CELL_READ, &STMT_SAFE, &a, on);
-}
-
-static void
-take_safe(const PGresult *res, int64_t *safe_us, bool *degraded)
-{
-	*safe_us = pgbin_null(res, 0, 0) ? STAMP_NONE : pgbin_time(res, 0, 0);
-	*degraded = pgbin_bool(res, 0, 1);
-}
-
-static void
-on_safe(struct cell_call *k, const PGresult *res, const struct err *e)
-{
-	cell_safe_fn fn = k->fn.safe;
-	void *arg = k->arg;
-	int64_t safe_us = STAMP_NONE;
-	bool degraded = false;
-
-	cell_call_end(k);
-	if (!e)
-		take_safe(res, &safe_us, &degraded);
-	fn(arg, safe_us, degraded, e);
-}
-
-struct cell_call *
-cell_safe(struct cell *c, cell_safe_fn fn, void *arg)
-{
-	struct cell_call *k = cell_call_new(c, NULL, arg);
-
-	k->fn.safe = fn;
-	send_safe(k, on_safe);
-	return k;
-}
-
 /* ---- a step ---- */
 
 void
@@ -121,7 +76,7 @@ on_page(struct cell_call *k, const PGresult *res, const struct err *e)
 }
 
 static void
-on_safe_of_page(struct cell_call *k, const PGresult *res, const struct err *e)
+on_safe(struct cell_call *k, const PGresult *res, const struct err *e)
 {
 	struct pgargs a;
 
@@ -129,7 +84,8 @@ on_safe_of_page(struct cell_call *k, const PGresult *res, const struct err *e)
 		cell_step_end(k, e);
 		return;
 	}
-	take_safe(res, &k->safe_us, &k->degraded);
+	k->safe_us = pgbin_null(res, 0, 0) ? STAMP_NONE : pgbin_time(res, 0, 0);
+	k->degraded = pgbin_bool(res, 0, 1);
 	pgargs_init(&a);
 	pgargs_uuid(&a, &k->tenant);
 	pgargs_text(&a, span_of(k->queue));
@@ -138,6 +94,18 @@ on_safe_of_page(struct cell_call *k, const PGresult *res, const struct err *e)
 	pgargs_i64(&a, k->after_part);
 	pgargs_i32(&a, ENGINE_PAGE);
 	cell_send(k, CELL_READ, &STMT_PAGE, &a, on_page);
+}
+
+static void
+send_safe(struct cell_call *k)
+{
+	int64_t floor_ms = k->cell->floor_ms;
+	struct pgargs a;
+
+	pgargs_init(&a);
+	pgargs_i32(&a, CELL_GUARD_MS);
+	pgargs_i32(&a, floor_ms > INT32_MAX ? INT32_MAX : (int32_t)floor_ms);
+	cell_send(k, CELL_READ, &STMT_SAFE, &a, on_safe);
 }
 
 /* ---- seek ---- */
@@ -197,28 +165,23 @@ cell_step(struct cell *c, const struct qid *tenant, const char *queue,
 	k->engine = engine;
 	k->queue = arena_cstr(&k->arena, span_of(queue));
 	k->id = s->call;
-	switch (s->what) {
-	case ENGINE_DISCOVER:
+	if (s->what == ENGINE_DISCOVER) {
 		k->since_us = s->since_us;
 		k->after_us = s->after_us;
 		k->after_part = s->after_part;
-		send_safe(k, on_safe_of_page);
-		break;
-	case ENGINE_SEEK:
-		k->n = s->n;
-		k->part = copy(k, s->part);
+		send_safe(k);
+		return k;
+	}
+	k->n = s->n;
+	k->part = copy(k, s->part);
+	if (s->what == ENGINE_SEEK) {
 		k->at_us = s->at_us;
 		send_seek(k);
-		break;
-	case ENGINE_FETCH:
-		k->n = s->n;
-		k->part = copy(k, s->part);
+	} else {
+		BUG(s->what != ENGINE_FETCH);
 		k->offset = copy(k, s->offset);
 		k->entry_bytes = s->entry_bytes;
 		cell_fetch_begin(k);
-		break;
-	default:
-		BUG("no call of the cell");
 	}
 	return k;
 }

@@ -571,12 +571,6 @@ lease_free(struct lease *x)
 	free(x);
 }
 
-bool
-lease_held(const struct lease *x)
-{
-	return x->version != 0;
-}
-
 void
 lease_hurry(struct lease *x)
 {

@@ -35,7 +35,6 @@ struct lease_conf {
 struct lease *lease_new(struct loop *l, const struct lease_conf *c);
 /* Without release; no callback comes any more. */
 void lease_free(struct lease *x);
-bool lease_held(const struct lease *x);
 
 enum lease_seen { LEASE_FREE, LEASE_MINE, LEASE_OTHER };
 /* holder: the other's instance, or `unknown`. */

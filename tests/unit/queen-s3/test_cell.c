@@ -108,11 +108,6 @@ test_rows_are_put_read_and_removed(void **state)
 	assert_int_equal(g.n, 3);
 	assert_string_equal(g.text, "=;=[7];={\"x\": 1};");
 	g = (struct got){ .done = false };
-	cell_settle(cell, &tenant, keys[2], on_row, &g);
-	run_until(is_true, &g.done);
-	assert_true(g.row.found);
-	assert_int_equal(g.row.version, v);
-	g = (struct got){ .done = false };
 	cell_delete(cell, &tenant, keys[2], v, on_row, &g);
 	run_until(is_true, &g.done);
 	assert_true(g.row.found && g.row.version == 0);
@@ -170,19 +165,7 @@ on_sinks(void *arg, const struct cell_sink *rows, size_t n, const struct err *e)
 }
 
 static void
-on_safe(void *arg, int64_t safe_us, bool degraded, const struct err *e)
-{
-	struct got *g = arg;
-
-	g->done = true;
-	assert_null(e);
-	assert_false(degraded);
-	assert_true(safe_us < clk_wall_us() - CELL_GUARD_MS * 1000);
-	assert_true(safe_us > clk_wall_us() - INT64_C(60000000));
-}
-
-static void
-test_queues_sinks_and_safe_time(void **state)
+test_queues_and_sinks_are_listed(void **state)
 {
 	struct got g = { .done = false };
 
@@ -196,9 +179,6 @@ test_queues_sinks_and_safe_time(void **state)
 	run_until(is_true, &g.done);
 	g.done = false;
 	cell_sinks(cell, on_sinks, &g);
-	run_until(is_true, &g.done);
-	g.done = false;
-	cell_safe(cell, on_safe, &g);
 	run_until(is_true, &g.done);
 	pgserver_run(sql, "delete from queen.kv; delete from queen.queues");
 }
@@ -551,7 +531,6 @@ test_what_is_cancelled_tells_nobody(void **state)
 
 	s.what = ENGINE_DISCOVER;
 	cell_cancel(cell_step(cell, &tenant, "q", e, &s, on_step, &t));
-	cell_cancel(cell_safe(cell, on_safe, &t));
 	cell_cancel(NULL);
 	run_until(is_quiet, NULL);
 	assert_false(t.done);
@@ -683,7 +662,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_rows_are_put_read_and_removed),
 		T(test_a_prefix_is_listed_over_its_pages),
-		T(test_queues_sinks_and_safe_time),
+		T(test_queues_and_sinks_are_listed),
 		T(test_an_engine_reads_what_is_there),
 		T(test_reading_starts_inside_a_segment),
 		T(test_seeks_are_answered_by_the_cell),
