@@ -110,8 +110,7 @@ encrypted(const struct s3_req *r, struct sigv4_pair *to)
 		(r->send.op != S3_OP_PUT && r->send.op != S3_OP_CREATE))
 		return 0;
 	to[n].name = SPAN_LIT("x-amz-server-side-encryption");
-	to[n++].value =
-		s->sse == S3_SSE_KMS ? SPAN_LIT("aws:kms") : SPAN_LIT("AES256");
+	to[n++].value = span_of(s->sse == S3_SSE_KMS ? "aws:kms" : "AES256");
 	if (s->kms_key_id) {
 		to[n].name =
 			SPAN_LIT("x-amz-server-side-encryption-aws-kms-key-id");
