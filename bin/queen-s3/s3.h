@@ -52,12 +52,12 @@ struct s3_answer {
 /* a: borrowed until the callback returns; NULL on failure. */
 typedef void (*s3_fn)(
 	void *arg, const struct s3_answer *a, const struct s3_error *e);
-/* Between the parts of a multipart upload: n are done. */
+/* Between the parts of a multipart upload: n are done.  May cancel it. */
 typedef void (*s3_part_fn)(void *arg, int n);
 
 /* NULL with ERR_CONFIG. */
 struct s3 *s3_new(struct loop *l, const struct s3_conf *c, struct err *e);
-/* Ends what is under way without a callback. */
+/* Ends what is under way without a callback; also out of one of its own. */
 void s3_free(struct s3 *s);
 /* From now on no wait between attempts is longer than 250 ms. */
 void s3_hurry(struct s3 *s);

@@ -168,6 +168,15 @@ put_part(struct buf *b, size_t number, struct span etag)
 }
 
 static void
+next_part(struct s3_req *r)
+{
+	start_part(r);
+	/* the last thing here: r may be cancelled, and the bucket freed */
+	if (r->on_part)
+		r->on_part(r->arg, (int)r->up->done_n);
+}
+
+static void
 on_part(struct s3_req *r, bool ok)
 {
 	struct s3_upload *up = r->up;
@@ -186,10 +195,7 @@ on_part(struct s3_req *r, bool ok)
 		complete(r);
 		return;
 	}
-	start_part(r);
-	/* the last thing here: it may cancel r */
-	if (r->on_part)
-		r->on_part(r->arg, (int)up->done_n);
+	s3_later(r, 0, next_part);
 }
 
 static void

@@ -72,7 +72,7 @@ struct bed {
 	char etag[64], body[MAX_GET + 1], keys[8][32];
 	size_t keys_n;
 	struct s3_req *in_hook; /* cancelled there */
-	bool free_in_callback;
+	bool free_in_callback, free_in_hook;
 };
 
 #define ANSWERS(b, ...)                                                        \
@@ -314,6 +314,10 @@ on_hook(void *arg, int n)
 	if (b->in_hook)
 		s3_cancel(b->in_hook);
 	b->in_hook = NULL;
+	if (b->free_in_hook) {
+		s3_free(b->s);
+		b->s = NULL;
+	}
 }
 
 /* Until so many calls have been answered. */
