@@ -31,8 +31,9 @@ class Client:
         if self.conn is None:
             self.conn = random.choice(self.cells).http(self.timeout)
         try:
-            self.conn.request(method, path, None if body is None
-                              else json.dumps(body).encode())
+            text = body if isinstance(body, str) else json.dumps(body)
+            self.conn.request(method, path,
+                              None if body is None else text.encode())
             answer = self.conn.getresponse()
             data = answer.read()
         except LOST as e:
