@@ -6,6 +6,7 @@
 
 #include "client.h"
 #include "clk.h"
+#include "cmd_view.h"
 #include "cmds.h"
 #include "ctl.h"
 #include "doc.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client.h"
+#include "cmd_view.h"
 #include "cmds.h"
 #include "ctl.h"
 #include "doc.h"

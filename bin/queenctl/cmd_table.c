@@ -1,26 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Every phrase, every flag, every column.  Columns name the fields of our own
- * routes; their headers are stable, scripts cut by them.
- */
+/* Every phrase and every flag. */
+#include "cmd_view.h"
 #include "cmds.h"
-#include "out.h"
 
 /* clang-format off */
 
 #define API "/api/v1"
-#define VIEW(columns, at) \
-	{ .rows = at, .cols = columns, \
-	  .cols_n = sizeof(columns) / sizeof(columns[0]) }
-
-#define COL(h, p) { .head = h, .path = p }
-#define COUNT(h, p) { .head = h, .path = p, .kind = OUT_COUNT }
-#define SECONDS(h, p) { .head = h, .path = p, .kind = OUT_SECONDS }
-#define LIST(h, p) { .head = h, .path = p, .kind = OUT_LIST }
-#define WIDE(h, p) { .head = h, .path = p, .wide = true }
-#define COUNT_WIDE(h, p) \
-	{ .head = h, .path = p, .kind = OUT_COUNT, .wide = true }
-
 #define SENT(n, l, t, d, a, h, q) \
 	{ .name = n, .letter = l, .type = t, .dflt = d, .arg = a, .help = h, \
 	  .query = q }
@@ -29,239 +14,6 @@
 	  .words = w }
 #define FLAG(n, l, t, d, a, h) SENT(n, l, t, d, a, h, NULL)
 #define SWITCH(n, l, h) FLAG(n, l, CMD_BOOL, NULL, NULL, h)
-
-/* ---- columns ---- */
-
-static const struct out_col queue_cols[] = {
-	COL("NAME", "name"),
-	COL("NAMESPACE", "namespace"),
-	COL("TASK", "task"),
-	COUNT("PARTITIONS", "partitions"),
-	COL("PRIORITY", "options.priority"),
-	COL("LEASE", "options.leaseTime"),
-	WIDE("RETRY", "options.retryLimit"),
-	COUNT_WIDE("MAXSIZE", "options.maxSize"),
-	WIDE("ENCRYPTED", "options.encryptionEnabled"),
-	COUNT_WIDE("MESSAGES", "messages.total"),
-	COUNT_WIDE("PENDING", "messages.pending"),
-};
-static const struct out_view queue_view = VIEW(queue_cols, "queues");
-
-static const struct out_col depth_cols[] = {
-	COUNT("PENDING", "pending"),
-	COUNT("PARTITIONS", "partitions"),
-	COUNT("PARTITIONSPENDING", "partitionsPending"),
-	COUNT("EFFECTIVE", "effectivePending"),
-};
-
-static const struct out_col partition_cols[] = {
-	COL("PARTITION", "name"),
-	COUNT("PENDING", "stats.pending"),
-	COUNT("PROCESSING", "stats.processing"),
-	COUNT_WIDE("COMPLETED", "stats.completed"),
-	COUNT_WIDE("FAILED", "stats.failed"),
-	COUNT_WIDE("DLQ", "stats.deadLetter"),
-	COUNT_WIDE("TOTAL", "stats.total"),
-	COUNT_WIDE("MESSAGES", "messages.total"),
-};
-
-static const struct out_col namespace_cols[] = {
-	COL("NAMESPACE", "namespace"),
-	COUNT("QUEUES", "queues"),
-	COUNT_WIDE("TASKS", "tasks"),
-};
-static const struct out_view namespace_view =
-	VIEW(namespace_cols, "namespaces");
-
-static const struct out_col task_cols[] = {
-	COL("TASK", "task"),
-	COUNT("QUEUES", "queues"),
-	COUNT_WIDE("NAMESPACES", "namespaces"),
-};
-static const struct out_view task_view = VIEW(task_cols, "tasks");
-
-static const struct out_col lag_cols[] = {
-	COL("CG", "name|consumer_group"),
-	COL("QUEUE", "queueName|queue_name"),
-	COUNT("MESSAGES", "totalLag|offset_lag"),
-	SECONDS("LAG", "maxTimeLag|time_lag_seconds"),
-	COUNT_WIDE("PARTITIONS", "partitionCursors|partition_name"),
-	WIDE("SUBSCRIBED", "subscriptionTimestamp"),
-};
-static const struct out_view lag_view = VIEW(lag_cols, ".");
-
-static const struct out_col message_cols[] = {
-	COL("TX", "transactionId"),
-	COL("QUEUE", "queue"),
-	COL("PARTITION", "partition"),
-	COL("STATUS", "status"),
-	COL("RETRIES", "retryCount"),
-	COL("CREATED", "createdAt"),
-	WIDE("PARTITIONID", "partitionId"),
-	WIDE("PRODUCER", "producerSub"),
-};
-static const struct out_view message_view = VIEW(message_cols, "messages");
-
-static const struct out_col trace_cols[] = {
-	COL("AT", "created_at"),
-	COL("EVENT", "event_type"),
-	LIST("TRACE", "trace_names"),
-	COL("DATA", "data"),
-};
-static const struct out_view trace_view = VIEW(trace_cols, "traces");
-
-static const struct out_col trace_name_cols[] = {
-	COL("NAME", "trace_name"),
-	COUNT("EVENTS", "trace_count"),
-	COL("FIRST", "first_seen"),
-	COL("LAST", "last_seen"),
-};
-static const struct out_view trace_name_view =
-	VIEW(trace_name_cols, "trace_names");
-
-static const struct out_col trace_by_name_cols[] = {
-	COL("AT", "created_at"),
-	COL("EVENT", "event_type"),
-	COL("TX", "transaction_id"),
-	COL("PARTITION", "partition_name"),
-	COL("DATA", "data"),
-};
-static const struct out_view trace_by_name_view =
-	VIEW(trace_by_name_cols, "traces");
-
-static const struct out_col dlq_cols[] = {
-	COL("TX", "transactionId"),
-	COL("QUEUE", "queue"),
-	COL("PARTITION", "partition"),
-	COL("CG", "consumerGroup"),
-	COL("RETRIES", "retryCount"),
-	COL("ERROR", "errorMessage"),
-	WIDE("FAILED-AT", "failedAt"),
-	WIDE("PARTITIONID", "partitionId"),
-};
-static const struct out_view dlq_view = VIEW(dlq_cols, "messages");
-
-static const struct out_col status_cols[] = {
-	COL("QUEUE", "name"),
-	COL("NAMESPACE", "namespace"),
-	WIDE("TASK", "task"),
-	COUNT("PENDING", "messages.pending"),
-	COUNT("PROCESSING", "messages.processing"),
-	COUNT("COMPLETED", "messages.completed"),
-	COUNT("FAILED", "messages.failed"),
-	COUNT("DLQ", "messages.deadLetter"),
-	SECONDS("LAG", "lagSeconds"),
-};
-static const struct out_view status_view = VIEW(status_cols, "queues");
-
-static const struct out_col one_status_cols[] = {
-	COL("QUEUE", "queue"),
-	COUNT("PENDING", "pending"),
-	COUNT("PROCESSING", "processing"),
-	COUNT("COMPLETED", "completed"),
-	COUNT("FAILED", "failed"),
-	COUNT("DLQ", "deadLetter"),
-	COUNT("PARTITIONS", "partitions"),
-	SECONDS("LAG", "lagSeconds"),
-};
-
-static const struct out_col ping_cols[] = {
-	COL("STATUS", "status"),
-	COL("DATABASE", "database"),
-	COL("VERSION", "version"),
-	COL("LATENCY", "latency"),
-};
-static const struct out_view ping_view = VIEW(ping_cols, ".");
-
-static const struct out_col context_cols[] = {
-	COL("CURRENT", "current"),
-	COL("NAME", "name"),
-	COL("SERVER", "server"),
-	COL("AUTH", "auth"),
-	WIDE("INSECURE", "insecure"),
-};
-static const struct out_view context_view = VIEW(context_cols, ".");
-
-static const struct out_col kv_cols[] = {
-	COL("KEY", "key"),
-	COL("VALUE", "value"),
-	COL("VERSION", "version"),
-	COL("EXPIRES", "expiresAt"),
-	WIDE("UPDATED", "updatedAt"),
-	WIDE("EXPIRED", "expired"),
-};
-static const struct out_view kv_view = VIEW(kv_cols, "rows");
-static const struct out_view kv_one_view = VIEW(kv_cols, ".");
-
-static const struct out_col kv_result_cols[] = {
-	COL("OP", "op"),
-	COL("KEY", "key"),
-	COL("APPLIED", "applied|found"),
-	COL("REASON", "reason"),
-	COL("VALUE", "value|rows"),
-	COL("VERSION", "version"),
-};
-static const struct out_view kv_result_view = VIEW(kv_result_cols, "results");
-
-static const struct out_col kv_namespace_cols[] = {
-	COL("NAMESPACE", "namespace"),
-	COUNT("KEYS", "keys"),
-};
-static const struct out_view kv_namespace_view =
-	VIEW(kv_namespace_cols, "namespaces");
-
-static const struct out_col timer_cols[] = {
-	COL("TIMER", "timerKey"),
-	COL("PARTITION", "partition"),
-	COL("DUE", "deliverAt"),
-	COL("TX", "txn"),
-	COL("ATTEMPTS", "attempts"),
-	COL("ERROR", "lastError"),
-	WIDE("MESSAGEID", "messageId"),
-	WIDE("PRODUCER", "producerSub"),
-};
-static const struct out_view timer_view = VIEW(timer_cols, "rows");
-
-static const struct out_col connector_cols[] = {
-	COL("NAME", "name"),
-	COL("KIND", "kind"),
-	COL("ENABLED", "enabled"),
-	COL("PHASE", "status.phase"),
-	COL("HOST", "connection.host"),
-	COL("DATABASE", "connection.database"),
-	WIDE("USER", "connection.user"),
-	WIDE("UPDATED", "updatedAt"),
-};
-static const struct out_view connector_view =
-	VIEW(connector_cols, "connectors");
-
-static const struct out_col connector_status_cols[] = {
-	COL("NAME", "name"),
-	COL("KIND", "kind"),
-	COL("PHASE", "status.phase"),
-	COL("SINCE", "status.since"),
-	COUNT("MESSAGES", "status.messages|status.applied"),
-	COUNT("LAGBYTES", "status.slotLagBytes"),
-	COL("ERROR", "status.error.code"),
-	COUNT_WIDE("DLQ", "status.dlq"),
-	COUNT_WIDE("RESTARTS", "status.restarts"),
-	WIDE("OWNER", "state.lease.node"),
-	WIDE("LSN", "state.pointer.lsn"),
-	WIDE("MESSAGE", "status.error.message|status.doing|status.hint"),
-};
-static const struct out_view connector_statuses_view =
-	VIEW(connector_status_cols, "connectors");
-const struct out_view cmd_view_connector_status =
-	VIEW(connector_status_cols, ".");
-
-/* The ones that other files pick; table and answer differ there. */
-const struct out_view cmd_view_depth = { .rows = ".", .cols = depth_cols,
-	.cols_n = 3, .whole = true };
-/* only a conflating group has another number of what is left to do */
-const struct out_view cmd_view_depth_conflating = { .rows = ".",
-	.cols = depth_cols, .cols_n = 4, .whole = true };
-const struct out_view cmd_view_partitions = VIEW(partition_cols, "partitions");
-const struct out_view cmd_view_one_status = VIEW(one_status_cols, ".");
 
 /* ---- flags that come again ---- */
 
@@ -713,12 +465,12 @@ const struct cmd_phrase cmd_table[] = {
 	  cmd_lock, NULL, NULL, "run a command while holding a lock" },
 	{ NULL, "replay", NULL, "[queue]", replay_flags, cmd_replay, NULL, NULL,
 	  "let a group read a queue again" },
-	{ NULL, "lag", NULL, NULL, lag_flags, cmd_group_list, &lag_view, NULL,
-	  "how far consumer groups are behind" },
+	{ NULL, "lag", NULL, NULL, lag_flags, cmd_group_list, &cmd_view_lag,
+	  NULL, "how far consumer groups are behind" },
 	{ NULL, "status", NULL, "[queue]", status_flags, cmd_status,
-	  &status_view, API "/status/queues", "backlog of the queues" },
-	{ NULL, "ping", NULL, NULL, ping_flags, cmd_ping, &ping_view, "/health",
-	  "ask the server and its database for a sign of life" },
+	  &cmd_view_status, API "/status/queues", "backlog of the queues" },
+	{ NULL, "ping", NULL, NULL, ping_flags, cmd_ping, &cmd_view_ping,
+	  "/health", "ask the server and its database for a sign of life" },
 	{ NULL, "doctor", NULL, NULL, doctor_flags, cmd_doctor, NULL, NULL,
 	  "examine database and cell; each finding names its fix" },
 	{ NULL, "apply", NULL, NULL, apply_flags, cmd_apply, NULL, NULL,
@@ -731,7 +483,7 @@ const struct cmd_phrase cmd_table[] = {
 	  "print the completion script for bash or zsh" },
 
 	{ "queue", "list", "ls", NULL, queue_list_flags, cmd_queue_list,
-	  &queue_view, API "/resources/queues", "all queues" },
+	  &cmd_view_queue, API "/resources/queues", "all queues" },
 	{ "queue", "describe", "get show", "<queue>", NULL, cmd_get, NULL,
 	  API "/resources/queues/{0}", "one queue with its options" },
 	{ "queue", "depth", NULL, "<queue>", depth_flags,
@@ -750,24 +502,24 @@ const struct cmd_phrase cmd_table[] = {
 	  API "/status/queues/{0}?includePartitions=true",
 	  "partitions of a queue" },
 	{ "partition", "describe", "get show", "<queue> <partition>", NULL,
-	  cmd_get, &message_view,
+	  cmd_get, &cmd_view_message,
 	  API "/messages?queue={0}&partition={1}&limit=50",
 	  "recent messages of a partition" },
 	{ "partition", "seek", NULL, "<queue> <partition>",
 	  partition_seek_flags, cmd_partition_seek, NULL, NULL,
 	  "move a group's position on one partition" },
 
-	{ "namespace", "list", "ls", NULL, NULL, cmd_get, &namespace_view,
+	{ "namespace", "list", "ls", NULL, NULL, cmd_get, &cmd_view_namespace,
 	  API "/resources/namespaces", "all namespaces" },
-	{ "task", "list", "ls", NULL, NULL, cmd_get, &task_view,
+	{ "task", "list", "ls", NULL, NULL, cmd_get, &cmd_view_task,
 	  API "/resources/tasks", "all tasks" },
 
-	{ "cg", "list", "ls", NULL, NULL, cmd_get, &lag_view,
+	{ "cg", "list", "ls", NULL, NULL, cmd_get, &cmd_view_lag,
 	  API "/consumer-groups", "all groups" },
 	{ "cg", "describe", "get show", "<group>", NULL, cmd_get, NULL,
 	  API "/consumer-groups/{0}", "one group on all its partitions" },
-	{ "cg", "lag", NULL, NULL, lag_flags, cmd_group_list, &lag_view, NULL,
-	  "how far groups are behind" },
+	{ "cg", "lag", NULL, NULL, lag_flags, cmd_group_list, &cmd_view_lag,
+	  NULL, "how far groups are behind" },
 	{ "cg", "seek", NULL, "<group> <queue>", seek_flags, cmd_group_seek,
 	  NULL, NULL, "move a group's position on a queue" },
 	{ "cg", "delete", "rm", "<group>", cg_delete_flags, cmd_group_delete,
@@ -776,27 +528,27 @@ const struct cmd_phrase cmd_table[] = {
 	  NULL, "compute statistics now" },
 
 	{ "messages", "list", "ls", NULL, message_flags, cmd_message_list,
-	  &message_view, API "/messages", "stored messages" },
+	  &cmd_view_message, API "/messages", "stored messages" },
 	{ "messages", "get", "describe show", "<partitionId> <transactionId>",
 	  NULL, cmd_get, NULL, API "/messages/{0}/{1}", "one message" },
 	{ "messages", "delete", "rm", "<partitionId> <transactionId>",
 	  delete_flags, cmd_message_delete, NULL, API "/messages/{0}/{1}",
 	  "delete the dead letters of a message" },
 	{ "messages", "traces", NULL, "<partitionId> <transactionId>", NULL,
-	  cmd_get, &trace_view, API "/traces/{0}/{1}",
+	  cmd_get, &cmd_view_trace, API "/traces/{0}/{1}",
 	  "events written about a message" },
 
 	{ "traces", "by-message", NULL, "<partitionId> <transactionId>", NULL,
-	  cmd_get, &trace_view, API "/traces/{0}/{1}",
+	  cmd_get, &cmd_view_trace, API "/traces/{0}/{1}",
 	  "events written about a message" },
 	{ "traces", "by-name", NULL, "<name>", trace_page_flags, cmd_get,
-	  &trace_by_name_view, API "/traces/by-name/{0}",
+	  &cmd_view_trace_by_name, API "/traces/by-name/{0}",
 	  "events of a trace name" },
 	{ "traces", "names", "list ls", NULL, trace_page_flags, cmd_get,
-	  &trace_name_view, API "/traces/names", "all trace names" },
+	  &cmd_view_trace_name, API "/traces/names", "all trace names" },
 
-	{ "dlq", "list", "ls", NULL, dlq_list_flags, cmd_dlq_list, &dlq_view,
-	  API "/dlq", "dead letters, newest first" },
+	{ "dlq", "list", "ls", NULL, dlq_list_flags, cmd_dlq_list,
+	  &cmd_view_dlq, API "/dlq", "dead letters, newest first" },
 	{ "dlq", "describe", "get show", "<partitionId> <transactionId>", NULL,
 	  cmd_get, NULL, API "/messages/{0}/{1}", "one dead message" },
 	{ "dlq", "retry", "requeue replay", "[partitionId] [transactionId]",
@@ -806,7 +558,7 @@ const struct cmd_phrase cmd_table[] = {
 	  API "/dlq", "delete dead letters" },
 
 	{ "kv", "get", "show", "<namespace> <key>", kv_get_flags, cmd_kv_get,
-	  &kv_one_view, NULL, "one row" },
+	  &cmd_view_kv_one, NULL, "one row" },
 	{ "kv", "put", "set", "<namespace> <key> [value]", kv_put_flags,
 	  cmd_kv_put, NULL, NULL, "write a row, or only over a version" },
 	{ "kv", "put-if-absent", NULL, "<namespace> <key> [value]",
@@ -817,10 +569,10 @@ const struct cmd_phrase cmd_table[] = {
 	{ "kv", "incr", NULL, "<namespace> <key> [delta]", kv_incr_flags,
 	  cmd_kv_incr, NULL, NULL, "add to a number and print it" },
 	{ "kv", "batch", NULL, NULL, kv_batch_flags, cmd_kv_batch,
-	  &kv_result_view, NULL, "many operations in one transaction" },
+	  &cmd_view_kv_result, NULL, "many operations in one transaction" },
 	{ "kv", "list", "ls", "<namespace>", kv_list_flags, cmd_kv_list,
-	  &kv_view, NULL, "rows of a namespace, by key" },
-	{ "kv", "namespaces", "ns", NULL, NULL, cmd_get, &kv_namespace_view,
+	  &cmd_view_kv, NULL, "rows of a namespace, by key" },
+	{ "kv", "namespaces", "ns", NULL, NULL, cmd_get, &cmd_view_kv_namespace,
 	  API "/resources/kv/namespaces", "all namespaces that have rows" },
 
 	{ "timer", "schedule", "reschedule set", "<queue> <key> [payload]",
@@ -831,11 +583,11 @@ const struct cmd_phrase cmd_table[] = {
 	{ "timer", "peek", "get show", "<queue> <key>", timer_peek_flags,
 	  cmd_timer_peek, NULL, NULL, "one timer that waits" },
 	{ "timer", "list", "ls", "<queue>", timer_list_flags, cmd_timer_list,
-	  &timer_view, API "/timers/{0}", "timers that wait, by key" },
+	  &cmd_view_timer, API "/timers/{0}", "timers that wait, by key" },
 	{ "timer", "count", NULL, "<queue> <prefix>", NULL, cmd_timer_count,
 	  NULL, API "/timers/{0}", "how many keys start with the prefix" },
 
-	{ "connector", "list", "ls", NULL, NULL, cmd_get, &connector_view,
+	{ "connector", "list", "ls", NULL, NULL, cmd_get, &cmd_view_connector,
 	  API "/connectors", "all connectors" },
 	{ "connector", "get", "describe show", "<name>", NULL, cmd_get, NULL,
 	  API "/connectors/{0}", "one document, its status and state" },
@@ -859,7 +611,7 @@ const struct cmd_phrase cmd_table[] = {
 	{ "connector", "restart", NULL, "<name>", NULL, cmd_connector_restart,
 	  NULL, NULL, "start one anew" },
 	{ "connector", "status", NULL, "[name]", NULL, cmd_connector_status,
-	  &connector_statuses_view, API "/connectors", "how they run" },
+	  &cmd_view_connector_statuses, API "/connectors", "how they run" },
 
 	{ "lease", "extend", NULL, "<leaseId>", lease_flags, cmd_lease_extend,
 	  NULL, NULL, "hold popped messages longer" },
@@ -892,7 +644,7 @@ const struct cmd_phrase cmd_table[] = {
 	{ "config", "current-context", "current", NULL, NULL,
 	  cmd_config_current, NULL, NULL, "name of the context in use" },
 	{ "config", "get-contexts", "list ls get", NULL, NULL, cmd_config_list,
-	  &context_view, NULL, "all contexts" },
+	  &cmd_view_context, NULL, "all contexts" },
 	{ "config", "set-context", "set", "<name>", set_context_flags,
 	  cmd_config_set, NULL, NULL,
 	  "make or change one: --server, --token, --insecure" },

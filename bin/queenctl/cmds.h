@@ -8,9 +8,6 @@
 struct out_view;
 struct span;
 
-extern const struct out_view cmd_view_depth, cmd_view_depth_conflating,
-	cmd_view_partitions, cmd_view_one_status, cmd_view_connector_status;
-
 /* cmd_get.c: a GET printed by the phrase's view, and what it is made of */
 int cmd_get(struct ctl *c, const struct cmd_call *a);
 /* The path of a->phrase->get with arguments and query; caller frees. */
