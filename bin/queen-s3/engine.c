@@ -62,6 +62,7 @@ engine_new(const struct engine_conf *c, const struct engine_restore *r)
 	if (!e)
 		abort();
 	configure(e, c);
+	engine_weight_init(e);
 	restore(e, r);
 	e->safe_us = STAMP_NONE;
 	e->pass.due = true;

@@ -65,6 +65,19 @@ start_us(const struct engine *e)
 		       : stamp_floor(engine_weight_first_us(e), e->conf.align);
 }
 
+/* Without boundaries: the slowest partition may go on for two windows. */
+static int64_t
+ahead_us(const struct engine *e)
+{
+	int64_t from = base_us(e), frontier = engine_frontier_us(e);
+
+	if (from == INT64_MAX || frontier == INT64_MAX)
+		return INT64_MAX;
+	if (from < frontier)
+		from = frontier;
+	return from + e->unit_us;
+}
+
 int64_t
 engine_horizon_us(const struct engine *e)
 {
@@ -72,7 +85,8 @@ engine_horizon_us(const struct engine *e)
 
 	if (closable == STAMP_NONE || !e->has_prev)
 		return STAMP_NONE;
-	at = least(closable, bound_us(e)) + e->unit_us;
+	at = e->conf.align == S3_UNALIGNED ? ahead_us(e) : bound_us(e);
+	at = least(closable, at) + e->unit_us;
 	return e->redo && at < e->redo_end_us ? e->redo_end_us : at;
 }
 

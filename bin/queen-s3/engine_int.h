@@ -151,7 +151,8 @@ struct engine {
 		uint32_t call;
 		int64_t since_us, after_us, after_part, min_us, rows, closed;
 	} pass;
-	uint64_t passes, begun, pages; /* whole ones; begun; pages */
+	uint64_t begun, pages;
+	int since_sweep; /* passes */
 	int64_t safe_us;
 	bool degraded, swept;
 	int64_t sweep_closed; /* when the last whole full sweep began */
@@ -167,6 +168,8 @@ struct engine {
 	/* records */
 	struct engine_bucket *bucket;
 	uint32_t bucket_n, bucket_cap, bucket_last;
+	struct engine_bucket far;
+	int64_t near_us; /* the buckets hold what is older */
 	int64_t width_us, bytes;
 	struct engine_part *open; /* its last run may grow */
 	struct engine_run **open_link; /* what points at that */
@@ -222,8 +225,9 @@ uint32_t engine_rec_size(const struct engine_rec *r);
 void engine_buffer_free(struct engine_part *p);
 
 /* ---- engine_weight.c ---- */
+void engine_weight_init(struct engine *e);
 void engine_weight_add(struct engine *e, int64_t ts_us, int64_t bytes);
-int64_t engine_weight_below(const struct engine *e, int64_t at_us);
+int64_t engine_weight_below(struct engine *e, int64_t at_us);
 bool engine_weight_any_below(const struct engine *e, int64_t at_us);
 /* The first stamp with at least target below it; at_us when none is older. */
 int64_t engine_weight_cut(struct engine *e, int64_t target, int64_t at_us);

@@ -5,7 +5,7 @@
 void
 engine_pass_begin(struct engine *e)
 {
-	bool full = e->passes % ENGINE_SWEEP_EVERY == 0 || !e->has_prev ||
+	bool full = !e->swept || e->since_sweep >= ENGINE_SWEEP_EVERY - 1 ||
 		    e->prev_us == STAMP_NONE;
 
 	e->pass.running = true;
@@ -178,15 +178,15 @@ finish(struct engine *e)
 {
 	e->pass.running = false;
 	e->degraded = e->pass.degraded;
-	if (!e->pass.blind) {
+	if (!e->pass.blind)
 		e->safe_us = e->pass.min_us;
-		e->passes++;
-		if (e->pass.full) {
-			e->discovered = e->pass.rows;
-			e->sweep_closed = e->pass.closed;
-			e->swept = true;
-			engine_loose_drop(e);
-		}
+	e->since_sweep++;
+	if (e->pass.full) {
+		e->discovered = e->pass.rows;
+		e->sweep_closed = e->pass.closed;
+		e->since_sweep = 0;
+		e->swept = true;
+		engine_loose_drop(e);
 	}
 	engine_part_bury(e);
 }
@@ -209,7 +209,8 @@ engine_on_page(struct engine *e, uint32_t call, int64_t safe_us, bool degraded,
 		e->prev_us = safe_us;
 	}
 	if (!e->has_prev) { /* where to read from cannot be told yet */
-		finish(e);
+		e->pass.running = false;
+		e->degraded = true;
 		return;
 	}
 	for (size_t i = 0; i < n; i++)

@@ -2,6 +2,8 @@
 /*
  * How much is buffered below a time.  Stamps fall into buckets of a fixed
  * width, sorted; only the one bucket that a question ends in is looked into.
+ * What is later than anybody asked for yet lies in one heap, `far`: a backfill
+ * begins with records of all ages.
  */
 #include "engine_int.h"
 
@@ -53,12 +55,9 @@ bucket_of(struct engine *e, int64_t no)
 	return &e->bucket[i];
 }
 
-void
-engine_weight_add(struct engine *e, int64_t ts_us, int64_t bytes)
+static void
+put(struct engine_bucket *b, int64_t ts_us, int64_t bytes)
 {
-	struct engine_bucket *b = bucket_of(e, number(e, ts_us));
-
-	e->bytes += bytes;
 	b->bytes += bytes;
 	if (b->n && b->a[b->n - 1].ts_us == ts_us) {
 		b->a[b->n - 1].bytes += bytes;
@@ -68,6 +67,42 @@ engine_weight_add(struct engine *e, int64_t ts_us, int64_t bytes)
 		b->min_us = ts_us;
 	b->a = engine_grow(b->a, b->n, &b->cap, sizeof(*b->a));
 	b->a[b->n++] = (struct engine_weight){ ts_us, bytes };
+}
+
+void
+engine_weight_init(struct engine *e)
+{
+	e->near_us = STAMP_NONE;
+	e->far = (struct engine_bucket){ .min_us = INT64_MAX };
+}
+
+void
+engine_weight_add(struct engine *e, int64_t ts_us, int64_t bytes)
+{
+	e->bytes += bytes;
+	put(ts_us < e->near_us ? bucket_of(e, number(e, ts_us)) : &e->far,
+		ts_us, bytes);
+}
+
+/* Makes the buckets reach beyond at_us; by steps, as it looks at all of far. */
+static void
+reach_to(struct engine *e, int64_t at_us)
+{
+	struct engine_bucket far = e->far;
+
+	if (at_us < e->near_us)
+		return;
+	e->near_us = (number(e, at_us) + ENGINE_BUCKETS) * e->width_us;
+	if (far.min_us >= e->near_us)
+		return;
+	e->far = (struct engine_bucket){ .min_us = INT64_MAX };
+	for (uint32_t i = 0; i < far.n; i++) {
+		int64_t ts = far.a[i].ts_us;
+
+		put(ts < e->near_us ? bucket_of(e, number(e, ts)) : &e->far, ts,
+			far.a[i].bytes);
+	}
+	free(far.a);
 }
 
 static int64_t
@@ -81,11 +116,13 @@ below_in(const struct engine_bucket *b, int64_t at_us)
 }
 
 int64_t
-engine_weight_below(const struct engine *e, int64_t at_us)
+engine_weight_below(struct engine *e, int64_t at_us)
 {
-	uint32_t end = find(e, number(e, at_us));
+	uint32_t end;
 	int64_t sum = 0;
 
+	reach_to(e, at_us);
+	end = find(e, number(e, at_us));
 	for (uint32_t i = 0; i < end; i++)
 		sum += e->bucket[i].bytes;
 	if (end < e->bucket_n && e->bucket[end].min_us < at_us)
@@ -96,7 +133,9 @@ engine_weight_below(const struct engine *e, int64_t at_us)
 int64_t
 engine_weight_first_us(const struct engine *e)
 {
-	return e->bucket_n ? e->bucket[0].min_us : INT64_MAX;
+	int64_t near = e->bucket_n ? e->bucket[0].min_us : INT64_MAX;
+
+	return near < e->far.min_us ? near : e->far.min_us;
 }
 
 bool
@@ -168,6 +207,7 @@ engine_weight_cut(struct engine *e, int64_t target, int64_t at_us)
 	uint32_t i = 0;
 	int64_t sum = 0, next;
 
+	reach_to(e, at_us);
 	while (i < e->bucket_n && sum + e->bucket[i].bytes < target)
 		sum += e->bucket[i++].bytes;
 	if (i == e->bucket_n)
@@ -201,8 +241,10 @@ drop_in(struct engine *e, struct engine_bucket *b, int64_t at_us)
 void
 engine_weight_drop(struct engine *e, int64_t at_us)
 {
-	uint32_t end = find(e, number(e, at_us));
+	uint32_t end;
 
+	reach_to(e, at_us);
+	end = find(e, number(e, at_us));
 	if (end < e->bucket_n && e->bucket[end].min_us < at_us)
 		drop_in(e, &e->bucket[end], at_us);
 	if (end < e->bucket_n && e->bucket[end].n == 0)
@@ -224,4 +266,5 @@ engine_weight_fini(struct engine *e)
 	for (uint32_t i = 0; i < e->bucket_n; i++)
 		free(e->bucket[i].a);
 	free(e->bucket);
+	free(e->far.a);
 }
