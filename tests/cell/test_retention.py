@@ -64,6 +64,28 @@ def test_rules_delete_on_their_own(cell, db):
 
 
 @pytest.mark.cellenv(**EVERY)
+def test_a_sink_hold_keeps_what_is_not_shipped(cell, db):
+    configure(cell, "a/b", retentionEnabled=True, retentionSeconds=1,
+              retentionSinkHold="lake")
+    configure(cell, "free", retentionEnabled=True, retentionSeconds=1)
+    for queue in ("a/b", "free"):
+        cell.push(queue, [1])
+
+    def pointer(value):
+        reply = cell.post("/api/v1/kv", {"operations": [{
+            "op": "put", "ns": "queen-s3", "key": "s3:lake:a%2Fb:committed",
+            "value": value, "forever": True}]})
+        assert reply.status == 200, reply
+
+    pointer({"tEnd": {"not": "a time"}})
+    wait_until(lambda: bounds(cell, "free") == (1, 1), what="no hold")
+    wait_cycles(db)
+    assert bounds(cell, "a/b") == (0, 1)
+    pointer({"k": 1, "tEnd": "2125-01-01T00:00:00.000000Z"})
+    wait_until(lambda: bounds(cell, "a/b") == (1, 1), what="what is shipped")
+
+
+@pytest.mark.cellenv(**EVERY)
 def test_dead_letters_and_traces_stay(cell, db):
     configure(cell, "q", maxWaitTimeSeconds=1, dedupWindowSeconds=0)
     cell.push("q", [{"keep": 1}], ids=["m"])

@@ -183,6 +183,21 @@ def test_discovery_clamps_its_limit(kit):
         1, 1, 2, 1000, 1000]
 
 
+def test_times_do_not_depend_on_the_session(kit):
+    """151: neither what a page shows nor what a document says."""
+    kit.push(kit.part(kit.queue("q"), "a"), 1, now=at(7))
+    for zone, style in (("UTC", "ISO, MDY"), ("Asia/Kolkata", "German"),
+                        ("America/St_Johns", "SQL, DMY")):
+        kit.rows("select set_config('timezone', %s, false),"
+                 " set_config('datestyle', %s, false)", zone, style)
+        assert kit.value("select extract(epoch from last_write_at)::bigint"
+                         " from queen.changed_parts_v1(%s, 'q', null, null,"
+                         " null, 9)", TENANT) == int(at(7).timestamp())
+        for text in '"2026-01-01T00:00:07.000000Z"', "1767225607000000":
+            assert kit.value("select extract(epoch from queen.lake_time(%s))"
+                             "::bigint", text) == int(at(7).timestamp())
+
+
 def pages_read(kit, call, *args):
     plan = "\n".join(r[0] for r in kit.rows(
         "explain (analyze, buffers, timing off, costs off)"
