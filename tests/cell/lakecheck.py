@@ -102,7 +102,7 @@ class Tree:
                               for _, k in new).encode(),
                 stdout=subprocess.PIPE, check=True, timeout=120)
             for (digest, key), line in zip(new, done.stdout.decode()
-                                           .splitlines()):
+                                           .split("\n")):
                 answer = json.loads(line)
                 claim("rows" in answer, "form", key, answer)
                 self.read[digest] = [

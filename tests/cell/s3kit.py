@@ -281,6 +281,10 @@ class Gate:
         """How late the fault `stall` is."""
         self._order("stall", str(seconds))
 
+    def retry_after(self, seconds):
+        """What 503 and 429 say, 0 = nothing."""
+        self._order("retry-after", str(seconds))
+
     def seen(self, method=None, text="", **fields):
         """Its lines so far that are so: seen("PUT", "/dt=", fault="lost")."""
         return [n for n in list(self.lines)

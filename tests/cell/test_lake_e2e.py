@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole way: producers, queend, queen-s3, a bucket, and a reader who
+compares what is there with what was sent."""
+import json
+import time
+
+from lakecheck import Tree, check
+from lakeload import ODD, Client, Producers, clock, settled
+from queenlib import TENANT
+
+WINDOWS = {"QUEEN_S3_ALIGN": "none", "QUEEN_S3_MAX_WINDOW_MS": "1000"}
+
+
+def shape(name, queues, **env):
+    return {"QUEEN_S3_SINK": name, "QUEEN_S3_PREFIX": name,
+            "QUEEN_S3_QUEUES": ",".join(queues), **WINDOWS,
+            **{"QUEEN_S3_" + k: str(v) for k, v in env.items()}}
+
+
+def agree(db, node, queue, sink, lake):
+    """Pointer, status and metrics with what the reader found."""
+    n = sum(m["records"] for m in lake.windows)
+    last = lake.windows[-1]
+    row = db.value("select value from queen.kv where tenant = %s and namespace"
+                   " = 'queen-s3' and key = %s", (
+                       TENANT, "s3:%s:%s:committed" % (sink, queue)))
+    assert (row["k"], row["records"], row["bytes"]) == (
+        last["k"], last["records"], last["bytes"])
+    assert row["manifest"].endswith("/windows/%010d.json" % last["k"])
+    block = node.queue(queue)
+    assert (block["k"], block["windowsCommitted"], block["records"],
+            block["bytes"], block["recordsLost"], block["bufferedBytes"]) == (
+        last["k"], last["k"], n, sum(m["bytes"] for m in lake.windows), 0, 0)
+    numbers = node.metrics()
+    assert numbers['queen_s3_records_written_total{queue="%s"}' % queue] == n
+
+
+def test_all_that_was_sent_is_there_once(db, new_cell, bucket, new_gate,
+                                         new_lake, tmp_path):
+    """Acceptance 155: 27 000 records of 1 350 partitions, past one page of
+    discovery and one call of fetch; four producers at once; odd payloads;
+    lines, Parquet, an object per partition."""
+    cell = new_cell().start()
+    gate = new_gate(bucket)
+    parts = {"wide": ["p%04d" % n for n in range(1100)],
+             "some": ["caffè %d/~" % n for n in range(240)],
+             "few": list("abcdefghij")}
+    sinks = {"lines": new_lake(gate, **shape("lines", parts)),
+             "pages": new_lake(gate, **shape("pages", parts,
+                                             FORMAT="parquet")),
+             "each": new_lake(gate, **shape("each", ["few"], FORMAT="parquet",
+                                            PARQUET_CODEC="snappy",
+                                            LAYOUT="per-partition"))}
+    for node in sinks.values():
+        node.start()
+    made = Producers(db, [cell], parts)
+
+    def share(who):
+        """Each of its partitions gets 20 records, five at a time."""
+        client = Client([cell])
+        mine = made.places[who::made.n]
+        for turn in range(4):
+            for i in range(0, len(mine), 100):
+                made.push(client, [(q, p, [
+                    ODD[(i + n + turn * 5 + who) % len(ODD)]
+                    for n in range(5)]) for q, p in mine[i:i + 100]])
+        client.close()
+
+    for who in range(made.n):
+        made.workers.start(share, who)
+    made.workers.join()
+    assert made.total() == 27000
+    until = clock(db)
+    for name, node in sinks.items():
+        queues = ["few"] if name == "each" else list(parts)
+        settled(node, queues, until)
+        tree = Tree(str(tmp_path / name), bucket, name).pull()
+        for queue in queues:
+            lake = check(tree, queue, made.snapshot(queue), name)
+            agree(db, node, queue, name, lake)
+    assert gate.refused() == []
