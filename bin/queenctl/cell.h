@@ -23,7 +23,7 @@
 
 struct err;
 
-enum { CELL_PATH = 1024, CELL_PORT_DEFAULT = 6632, CELL_TOOLS = 2 };
+enum { CELL_PATH = 1024, CELL_PORT_DEFAULT = 6632, CELL_TOOLS = 3 };
 
 /* Where everything of a cell is; filled by cell_locate. */
 struct cell {
@@ -65,7 +65,7 @@ struct cell_running {
  */
 int cell_locate(struct cell *c, const char *dir, struct err *e)
 	__attribute__((warn_unused_result));
-/* list: pgsrc,pgsink or NULL; ERR_CONFIG names the word that is none. */
+/* list: pgsrc,pgsink,s3 or NULL; ERR_CONFIG names the word that is none. */
 int cell_with(struct cell *c, const char *list, struct err *e)
 	__attribute__((warn_unused_result));
 /* Is the tool in such a list? */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tools beside queend in a private cell, and the key they share with it:
- * passwords of connectors are stored under it.
+ * passwords of connectors and secrets of S3 sinks are stored under it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +22,7 @@ enum { KEY_BYTES = 32, KEY_TEXT = 2 * KEY_BYTES + 1, HOST_MAX = 256 };
 const struct cell_tool cell_tools[CELL_TOOLS] = {
 	{ "pgsrc", "queen-pgsrc", "QUEEN_PGSRC_LISTEN", "127.0.0.1:9334" },
 	{ "pgsink", "queen-pgsink", "QUEEN_PGSINK_LISTEN", "127.0.0.1:9335" },
+	{ "s3", "queen-s3", "QUEEN_S3_LISTEN", "127.0.0.1:9333" },
 };
 
 /* ---- the list ---- */
@@ -45,8 +46,8 @@ cell_with(struct cell *c, const char *list, struct err *e)
 
 		if (tool < 0)
 			return err_set(e, ERR_CONFIG,
-				"--with: \"%.*s\" is no tool; there are pgsrc "
-				"and pgsink",
+				"--with: \"%.*s\" is no tool; there are pgsrc, "
+				"pgsink and s3",
 				(int)(word.n < 60 ? word.n : 60), word.p);
 		c->with[tool] = true;
 		list += n + (list[n] == ',');

@@ -305,8 +305,8 @@ static const struct cmd_flag up_flags[] = {
 	FLAG("port", 0, CMD_INT, "6632", "N", "HTTP port"),
 	FLAG("bind", 0, CMD_STR, "127.0.0.1", "ADDR", "address to listen on"),
 	WORDS("with", 0, CMD_STR, NULL, "LIST",
-	  "tools to run beside queend: pgsrc, pgsink, or both with a comma",
-	  "pgsrc pgsink pgsrc,pgsink"),
+	  "tools to run beside queend: pgsrc, pgsink and s3, with commas",
+	  "pgsrc pgsink s3 pgsrc,pgsink pgsrc,pgsink,s3"),
 	SWITCH("detach", 'd', "leave it running"),
 	END
 };

@@ -27,12 +27,14 @@ def home_cell(no_last_cell):
     """A home, and ports of one cell with tools; it is down afterwards."""
     home = tempfile.mkdtemp(prefix="queen-c-", dir="/tmp")
     os.chmod(home, 0o755)
-    ports = [queenlib.Port() for _ in range(3)]
+    ports = [queenlib.Port() for _ in range(4)]
     ctl = Ctl(home)
     ctl.dir = os.path.join(home, "cell")
-    ctl.port, ctl.src, ctl.sink = (p.number for p in ports)
+    ctl.port, ctl.src, ctl.sink, ctl.s3 = (p.number for p in ports)
     ctl.env["QUEEN_PGSRC_LISTEN"] = "127.0.0.1:%d" % ctl.src
     ctl.env["QUEEN_PGSINK_LISTEN"] = "127.0.0.1:%d" % ctl.sink
+    ctl.env["QUEEN_S3_LISTEN"] = "127.0.0.1:%d" % ctl.s3
+    ctl.env["QUEEN_S3_INSTANCE"] = "the-only-one"
     ctl.env["QUEEN_PG_RELOAD_MS"] = "500"
     ctl.up = ("up", "--detach", "--dir", ctl.dir, "--port", str(ctl.port))
     yield ctl
@@ -43,10 +45,10 @@ def home_cell(no_last_cell):
     shutil.rmtree(home, ignore_errors=True)
 
 
-def health(port):
+def health(port, path="healthz"):
     with contextlib.suppress(OSError):
         with urllib.request.urlopen(
-                "http://127.0.0.1:%d/healthz" % port, timeout=5) as reply:
+                "http://127.0.0.1:%d/%s" % (port, path), timeout=5) as reply:
             return json.load(reply)
     return {}
 
@@ -64,10 +66,10 @@ def below(supervisor):
 
 def test_a_private_cell_with_tools(home_cell):
     ctl = home_cell
-    assert "there are pgsrc and pgsink" in ctl.fails(
+    assert "there are pgsrc, pgsink and s3" in ctl.fails(
         USER, *ctl.up, "--with", "pgsrc,kafka")
-    up = ctl.json(*ctl.up, "--with", "pgsrc,pgsink")
-    assert (up["with"], up["reused"]) == (["pgsrc", "pgsink"], False)
+    up = ctl.json(*ctl.up, "--with", "pgsrc,pgsink,s3")
+    assert (up["with"], up["reused"]) == (["pgsrc", "pgsink", "s3"], False)
     # one key for all of them, which nobody else can read
     path = os.path.join(ctl.dir, "key")
     with open(path) as f:
@@ -75,12 +77,15 @@ def test_a_private_cell_with_tools(home_cell):
     assert os.stat(path).st_mode & 0o777 == 0o600
     assert len(key) == 65 and int(key, 16) > 0
     running = below(up["pid"])
-    assert {"postgres", "queend", "queen-pgsrc", "queen-pgsink"} <= \
-        set(running)
-    assert os.stat("/proc/%d/stat" % running["queend"]).st_uid != 0
-    with open("/proc/%d/status" % running["queen-pgsink"]) as f:
-        assert "\nUid:\t0\t" not in f.read()
+    assert {"postgres", "queend", "queen-pgsrc", "queen-pgsink",
+            "queen-s3"} <= set(running)
+    for name in set(running) - {"postgres"}:
+        with open("/proc/%d/status" % running[name]) as f:
+            assert "\nUid:\t0\t" not in f.read(), name
     wait_until(lambda: health(ctl.src).get("status") == "ok")
+    wait_until(lambda: health(ctl.s3) == {"ok": True, "queues": 0})
+    assert health(ctl.s3, "status")["instance"].split("/")[0] == \
+        "the-only-one"
     # the password that queend sealed opens in the tool
     ctl.run("connector", "apply", "s", "-f", "-",
             stdin=json.dumps(SINK))
@@ -97,7 +102,7 @@ def test_a_private_cell_with_tools(home_cell):
                                             running["queen-pgsrc"])
                != running["queen-pgsrc"])
     wait_until(lambda: health(ctl.src).get("status") == "ok")
-    assert "with:     pgsrc,pgsink" in ctl.run(*ctl.up, "--with", "pgsrc")
+    assert "with:     pgsrc,pgsink,s3" in ctl.run(*ctl.up, "--with", "pgsrc")
     running = below(up["pid"])
     ctl.run("down", "--dir", ctl.dir)
     assert not any(os.path.exists("/proc/%d" % p) for p in running.values())
