@@ -37,6 +37,22 @@ s3_op_name(enum s3_op op)
 	return names[op];
 }
 
+static void
+req_free(struct s3_req *r)
+{
+	if (r->s)
+		TAILQ_REMOVE(&r->s->all, r, link);
+	s3_upload_free(r);
+	loop_timer_fini(&r->timer);
+	buf_fini(&r->key);
+	buf_fini(&r->send.query);
+	buf_fini(&r->send.text);
+	buf_fini(&r->reply.body);
+	arena_fini(&r->mem);
+	free(r->type);
+	free(r);
+}
+
 /* ---- the bucket ---- */
 
 /* A port that the scheme implies is not in the header. */
@@ -127,7 +143,7 @@ s3_free(struct s3 *s)
 		return;
 	while ((r = TAILQ_FIRST(&s->all)) != NULL) {
 		s3_stop(r);
-		s3_req_free(r);
+		req_free(r);
 	}
 	hcli_free(s->hcli);
 	OPENSSL_cleanse(s->secret, strlen(s->secret));
@@ -209,22 +225,6 @@ req_new(struct s3 *s, enum s3_op kind, struct span key, s3_fn fn, void *arg)
 	return r;
 }
 
-void
-s3_req_free(struct s3_req *r)
-{
-	if (r->s)
-		TAILQ_REMOVE(&r->s->all, r, link);
-	s3_upload_free(r);
-	loop_timer_fini(&r->timer);
-	buf_fini(&r->key);
-	buf_fini(&r->send.query);
-	buf_fini(&r->send.text);
-	buf_fini(&r->reply.body);
-	arena_fini(&r->mem);
-	free(r->type);
-	free(r);
-}
-
 static void
 tell(struct s3_req *r)
 {
@@ -235,7 +235,7 @@ tell(struct s3_req *r)
 	if (fn)
 		fn(r->arg, r->failed ? NULL : &r->answer,
 			r->failed ? &r->error : NULL);
-	s3_req_free(r);
+	req_free(r);
 }
 
 void
@@ -251,7 +251,7 @@ s3_cancel(struct s3_req *r)
 	if (s3_upload_detach(r))
 		return;
 	s3_stop(r);
-	s3_req_free(r);
+	req_free(r);
 }
 
 /* ---- the calls ---- */

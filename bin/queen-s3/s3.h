@@ -74,6 +74,7 @@ s3_get(struct s3 *s, struct span key, size_t max_bytes, s3_fn fn, void *arg);
 struct s3_req *s3_head(struct s3 *s, struct span key, s3_fn fn, void *arg);
 struct s3_req *s3_list(struct s3 *s, struct span prefix, struct span after,
 	int max, s3_fn fn, void *arg);
+/* The service is told to drop what was uploaded in parts. */
 void s3_cancel(struct s3_req *r);
 
 /* queen_s3_s3_requests_total{op,code} of this bucket; labels first. */

@@ -18,6 +18,9 @@
 
 enum { KEY_TEXT_MAX = 160, MESSAGE_MAX = 120 };
 
+static void set_error(struct s3_req *r, enum s3_class cls, bool retriable,
+	const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
 /* ---- as it comes in ---- */
 
 static void
@@ -117,9 +120,9 @@ s3_on_body(char *p, size_t one, size_t n, void *arg)
 
 /* ---- errors ---- */
 
-void
-s3_set_error(struct s3_req *r, enum s3_class cls, bool retriable,
-	const char *fmt, ...)
+static void
+set_error(struct s3_req *r, enum s3_class cls, bool retriable, const char *fmt,
+	...)
 {
 	struct s3_error *e = &r->error;
 	struct span key = buf_span(&r->key);
@@ -207,7 +210,7 @@ status_error(struct s3_req *r, const struct s3xml *x)
 		snprintf(more, sizeof(more), "; the bucket is in region %s",
 			region);
 	e->retry_after_ms = r->reply.retry_after_ms;
-	s3_set_error(r, broke_on_the_way(e->code) ? S3_INTEGRITY : S3_STATUS,
+	set_error(r, broke_on_the_way(e->code) ? S3_INTEGRITY : S3_STATUS,
 		again || broke_on_the_way(e->code), "status %d%s%s%s%s%s",
 		status, *e->code ? " " : "", e->code, *message ? ": " : "",
 		message, more);
@@ -217,13 +220,13 @@ static bool
 transport_error(struct s3_req *r, CURLcode rc, const char *why)
 {
 	if (r->reply.too_large)
-		s3_set_error(r, S3_BODY, false,
+		set_error(r, S3_BODY, false,
 			"the answer has more than %zu bytes",
 			r->reply.body_max);
 	else if (rc == CURLE_SSL_CACERT_BADFILE)
-		s3_set_error(r, S3_CONFIG, false, "%s", why);
+		set_error(r, S3_CONFIG, false, "%s", why);
 	else
-		s3_set_error(r, S3_TRANSPORT, true, "%s", why);
+		set_error(r, S3_TRANSPORT, true, "%s", why);
 	return false;
 }
 
@@ -285,7 +288,7 @@ s3_etag_fits(const struct s3_req *r, struct span etag,
 static bool
 lacks(struct s3_req *r, const char *what)
 {
-	s3_set_error(r, S3_BODY, true, "status %d without %s", r->reply.status,
+	set_error(r, S3_BODY, true, "status %d without %s", r->reply.status,
 		what);
 	return false;
 }
@@ -305,7 +308,7 @@ stored(struct s3_req *r)
 	if (!r->reply.etag[0] ||
 		s3_etag_fits(r, r->answer.etag, r->send.md5_raw, 0))
 		return true;
-	s3_set_error(r, S3_INTEGRITY, true,
+	set_error(r, S3_INTEGRITY, true,
 		"the ETag %s is not the digest of what was sent",
 		r->reply.etag);
 	return false;
@@ -321,7 +324,7 @@ completed(struct s3_req *r, const struct s3xml *x)
 	if (parts_of(r->answer.etag) == 0 ||
 		s3_etag_fits(r, r->answer.etag, NULL, s3_upload_parts_n(r)))
 		return true;
-	s3_set_error(r, S3_INTEGRITY, true, "the ETag %.*s is not of %zu parts",
+	set_error(r, S3_INTEGRITY, true, "the ETag %.*s is not of %zu parts",
 		SPAN_ARG(r->answer.etag), s3_upload_parts_n(r));
 	return false;
 }

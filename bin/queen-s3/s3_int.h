@@ -131,7 +131,6 @@ const char *s3_op_name(enum s3_op op);
 void s3_later(struct s3_req *r, int64_t after_ms, void (*next)(struct s3_req *));
 /* Tells who asked, and ends r. */
 void s3_finish(struct s3_req *r, bool ok);
-void s3_req_free(struct s3_req *r);
 
 /* ---- s3_request.c ---- */
 /* A new request of r: empties send; then body and query are set. */
@@ -161,8 +160,6 @@ bool s3_judge(struct s3_req *r, CURLcode rc, const char *why);
 /* Do the ETag's shape and value fit the object?  Unknown shapes do. */
 bool s3_etag_fits(const struct s3_req *r, struct span etag,
 	const uint8_t md5[OBJECT_MD5_BYTES], size_t parts_n);
-void s3_set_error(struct s3_req *r, enum s3_class cls, bool retriable,
-	const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* ---- s3_upload.c ---- */
 void s3_upload_start(struct s3_req *r);

@@ -27,7 +27,7 @@
 	"dt=2026-09-04/hour=10/w-0000000001-1-2-p-caff%C3%A8-1-2.parquet"
 #define MIB (1 << 20)
 
-enum { TEST_MS = 60000 };
+enum { TEST_MS = 100000 };
 
 static const char script[] =
 	"d=$(mktemp -d \"${TMPDIR:-/tmp}/queen-s3-XXXXXX\") || exit 1\n"
