@@ -137,6 +137,8 @@ queue_free(struct queue *q)
 	buf_fini(&q->fence.value);
 	buf_fini(&q->holder);
 	buf_fini(&q->w.manifest_key);
+	object_fini(&q->w.object);
+	object_fini(&q->ckpt.object);
 	arena_fini(&q->w.arena);
 	arena_fini(&q->rows);
 	arena_fini(&q->wish);

@@ -82,6 +82,7 @@ on_elsewhere(struct queue *q, struct span holder)
 			"holder=%s", log_quote(q->holder.p));
 	}
 	q->state = QUEUE_ELSEWHERE;
+	q->has_stats = false;
 	place_taken(q->x->place, q->name);
 	c = claim_of(q, LEASE_OTHER, loop_now_ms(queue_loop(q)));
 	queue_wait(q, place_wait_ms(&c, jitter_ms()), look);

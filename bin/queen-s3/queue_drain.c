@@ -24,7 +24,7 @@ queue_call_off(struct queue *q)
 	queue_checkpoint_drop(q);
 	queue_window_drop(q);
 	queue_engine_drop(q);
-	q->fence.out = q->fence.busy = false;
+	q->fence.busy = false;
 	q->backing_off = false;
 }
 
@@ -100,7 +100,6 @@ ended(void *arg)
 	if (q->end_state != QUEUE_FAILED)
 		q->has_stats = false;
 	if (q->stopping) {
-		q->ended = true;
 		q->on_end(q->arg, q);
 		return;
 	}

@@ -96,7 +96,7 @@ struct queue_fencing {
 	struct buf value;
 	int64_t *version;
 	queue_next_fn fn;
-	bool out, busy; /* busy: waits for its next try, too */
+	bool busy; /* out, or waits for its next try */
 };
 
 /* One partition's object to be. */
@@ -160,7 +160,7 @@ struct queue {
 	enum queue_state state;
 	enum queue_phase phase;
 	bool stopping, giving_back; /* a drain is on */
-	bool ending, ended; /* a life; all of it */
+	bool ending; /* this life */
 	enum queue_state end_state;
 	struct loop_timer timer, end_timer, blocked_timer;
 	queue_next_fn next; /* of the timer */
@@ -177,7 +177,7 @@ struct queue {
 	/* what the rows say */
 	struct arena rows, wish;
 	int64_t intent_version, committed_version, resume_version;
-	bool has_intent, intent_is_text, has_committed, guarded;
+	bool has_intent, intent_is_text, guarded;
 	struct doc_intent intent;
 	struct doc_committed committed; /* k 0: none */
 	struct doc_resume resume;

@@ -161,7 +161,6 @@ on_fence(void *arg, enum lease_fenced f, int64_t version, const struct err *e)
 {
 	struct queue *q = arg;
 
-	q->fence.out = false;
 	switch (f) {
 	case LEASE_APPLIED:
 		q->retry_ms = 0;
@@ -188,7 +187,7 @@ send_fence(struct queue *q)
 {
 	struct queue_fencing *f = &q->fence;
 
-	f->out = f->busy = true;
+	f->busy = true;
 	lease_fence(q->lease, f->pointer, buf_span(&f->value), *f->version,
 		f->drop, on_fence, q);
 }
@@ -199,7 +198,7 @@ queue_fence(struct queue *q, enum key_row pointer, struct buf *value,
 {
 	struct queue_fencing *f = &q->fence;
 
-	BUG(f->out || q->next);
+	BUG(f->busy || q->next);
 	buf_fini(&f->value);
 	f->value = *value;
 	*value = (struct buf)BUF_ZERO;

@@ -166,8 +166,7 @@ take_rows(struct queue *q, const struct cell_row *rows)
 	if (!rows[1].found || !doc_committed_read(arena_dup(a, rows[1].value),
 				      a, &q->committed))
 		q->committed = (struct doc_committed){ .end_us = STAMP_NONE };
-	else
-		q->known_us = q->committed.end_us;
+	q->known_us = q->committed.end_us;
 	q->known_k = q->committed.k ? q->committed.k : -1;
 	if (rows[0].found && !q->intent_is_text)
 		queue_say(q, LOG_WARN, "intent not readable", NULL);

@@ -11,6 +11,7 @@
 #include "backoff.h"
 #include "cell.h"
 #include "err.h"
+#include "place.h"
 
 /* ---- figures ---- */
 
@@ -52,8 +53,13 @@ observe_blocked(struct queue *q)
 void
 queue_on_blocked(void *arg)
 {
+	struct queue *q = arg;
+
+	if (q->phase == QUEUE_AWAY || q->ending || queue_draining(q))
+		return;
 	/* another node may have the key */
-	queue_give_back(arg);
+	place_gave(q->x->place, q->name);
+	queue_give_back(q);
 }
 
 void

@@ -46,8 +46,9 @@ def test_two_hours_become_two_windows(log, bucket, new_lake):
         assert (m["minTs"], m["maxTs"]) == (w.start + 10**7,
                                             w.start + 11 * 10**6)
         assert m["committedAt"].endswith("000Z")
-    wait_until(lambda: "checkpoint/0000000002.json.zst"
-               in Objects(bucket, "s", "q").side)
+    wait_until(lambda: [n for n in Objects(bucket, "s", "q").side
+                        if n.startswith("checkpoint/")]
+               == ["checkpoint/0000000002.json.zst"])
     row = log.row("s", "q", "committed")
     assert (row["k"], row["tEnd"], row["records"], row["manifest"]) == (
         2, "2026-01-01T02:00:00.000000Z", 27,
@@ -116,7 +117,7 @@ def test_failures_cost_time_alone(db, log, bucket, new_lake, new_gate):
                       " where datname = %s and application_name like"
                       " 'queen-s3%%'", (db.name,))
         return log.k("s", "q") == 2
-    wait_until(cut, 60, every_s=0.2)
+    wait_until(cut, 60, every_s=0.7)
     o = Objects(bucket, "s", "q")
     assert [w.k for w in o.windows()] == [1, 2]
     assert o.records() == log.records["q"]
@@ -248,6 +249,7 @@ def test_a_frame_that_cannot_be_opened(log, bucket, new_lake):
     windows = Objects(bucket, "s", "q").windows()
     assert windows[0].end == stamp(HOUR)
     assert all(w.end <= stamp(HOUR + 5) for w in windows)
+    assert counter_of(node, "queen_s3_queues_given_back_total") == 1
 
 
 def sealed_frame():

@@ -83,6 +83,22 @@ def test_a_crash_at_each_point_leaves_no_trace(log, bucket, run, shape):
         assert counts["recordsLost"] == 0
 
 
+def test_a_crash_between_the_parts_of_an_upload(log, bucket, run):
+    """What was up of it is in no listing; the redo makes the same object."""
+    for n in range(18):
+        log.push("q", "a", ['"%s"' % (chr(97 + n) * (1 << 20))], 10 + n)
+    node = run("s", CRASH_AT="mid_upload", COMPRESSION="none",
+               MULTIPART_THRESHOLD_MB=5).start(wait=False)
+    node.await_crash()
+    key, = bucket.uploads()
+    assert objects(bucket, "s").keys == []
+    del node.extra["QUEEN_S3_CRASH_AT"]
+    node.start()
+    log.await_k("s", "q", 1, node)
+    o = objects(bucket, "s")
+    assert list(o.data) == [key] and o.records() == log.records["q"]
+
+
 def test_a_redo_whose_upload_is_whole_writes_nothing(
         db, log, bucket, run, new_gate):
     """Acceptance 112: found at the start, it is committed without a read; one
@@ -193,6 +209,10 @@ def test_what_a_redo_does_not_build_again_is_emptied(log, bucket, run):
     log.kit.drop_segments(a, 8)
     log.kit.drop_segments(b, 1)
     some = nodes["some"]
+    # the second try dies, too, and it is its plan that the third one reads
+    some.extra["QUEEN_S3_CRASH_AT"] = "mid_upload"
+    some.start(wait=False)
+    some.await_crash()
     del some.extra["QUEEN_S3_CRASH_AT"]
     some.start()
     log.await_k("some", "q", 1, some)
