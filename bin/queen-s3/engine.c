@@ -65,6 +65,7 @@ engine_new(const struct engine_conf *c, const struct engine_restore *r)
 	engine_weight_init(e);
 	restore(e, r);
 	e->safe_us = STAMP_NONE;
+	e->chunk = ENGINE_ENTRIES;
 	e->pass.due = true;
 	return e;
 }

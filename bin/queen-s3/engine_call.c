@@ -85,8 +85,8 @@ engine_call_fetch(struct engine *e, struct engine_step *s)
 	size_t left = (size_t)e->conf.fetch_concurrency - e->fetches + 1;
 	size_t due = e->due.n;
 	/* a share for each call that may be out, whole ones for many */
-	size_t most = within(
-		(due + left - 1) / left, ENGINE_CHUNK_LEAST, ENGINE_ENTRIES);
+	size_t most =
+		within((due + left - 1) / left, ENGINE_CHUNK_LEAST, e->chunk);
 	struct engine_part *p;
 
 	while (c->n < most && (p = engine_heap_top(&e->due)) &&
@@ -176,21 +176,44 @@ engine_call_drop_all(struct engine *e)
 		engine_pass_failed(e, e->pass.call);
 }
 
+/* An answer has a bound: what found no room is asked for in smaller numbers. */
+static void
+size_up(struct engine *e, const struct engine_call *c)
+{
+	size_t starved = 0;
+
+	if (c->what != ENGINE_FETCH)
+		return;
+	for (size_t i = 0; i < c->n; i++)
+		starved += !c->part[i]->marks &&
+			   c->part[i]->pos < c->part[i]->head;
+	if (starved > c->n / 2)
+		e->chunk = within(
+			c->n - starved, ENGINE_CHUNK_LEAST, ENGINE_ENTRIES);
+	else
+		e->chunk = within(
+			e->chunk * 2, ENGINE_CHUNK_LEAST, ENGINE_ENTRIES);
+}
+
 void
 engine_on_done(struct engine *e, uint32_t call)
 {
 	struct engine_call *c = find(e, call);
 
-	if (c)
-		end(e, c);
+	if (!c)
+		return;
+	size_up(e, c);
+	end(e, c);
 }
 
 /* What arrived before it failed was true. */
 void
 engine_on_failed(struct engine *e, uint32_t call)
 {
-	if (!engine_pass_failed(e, call))
-		engine_on_done(e, call);
+	struct engine_call *c = find(e, call);
+
+	if (!engine_pass_failed(e, call) && c)
+		end(e, c);
 }
 
 void
@@ -265,8 +288,9 @@ filter_us(const struct engine *e)
 static bool
 take(struct engine *e, struct engine_part *p, int64_t offset, int64_t ts_us)
 {
-	if (p->marks || offset < p->pos)
+	if (p->marks & ~ENGINE_ANSWERED || offset < p->pos)
 		return false;
+	p->marks |= ENGINE_ANSWERED;
 	/* a gap below the filter was in a window that shipped */
 	if (offset > p->pos && ts_us >= filter_us(e))
 		engine_lose(e, p, p->pos, offset - 1);

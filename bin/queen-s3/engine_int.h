@@ -179,7 +179,7 @@ struct engine {
 	struct engine_call **call;
 	uint32_t call_n, call_cap, call_last;
 	uint32_t call_id;
-	size_t fetches, seeks;
+	size_t fetches, seeks, chunk; /* chunk: entries of a fetch */
 	int64_t step_part[ENGINE_ENTRIES], step_offset[ENGINE_ENTRIES];
 
 	/* the plan */

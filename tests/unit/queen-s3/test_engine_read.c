@@ -362,6 +362,32 @@ calls_and_entries_are_bounded(void **state)
 	assert_int_equal(step(), ENGINE_WAIT);
 }
 
+/* An answer that ends early for its size asks for fewer the next time. */
+static void
+what_finds_no_room_in_an_answer_is_asked_for_in_small_numbers(void **state)
+{
+	static struct engine_found f[1000];
+	static char text[1000][16];
+	static const size_t n[] = { 1000, 40, 80, 160, 320, 640, 1000 };
+
+	(void)state;
+	s.conf.start = S3_EARLIEST;
+	s.conf.fetch_concurrency = 1;
+	begins_at(DAWN);
+	for (int i = 0; i < 1000; i++) {
+		snprintf(text[i], 16, "p%d", i);
+		f[i] = found(1 + i, text[i], 99, 0, DAWN);
+	}
+	names(DAWN + MINUTE, f, 1000);
+	for (int k = 0; k < 7; k++) {
+		assert_int_equal(step(), ENGINE_FETCH);
+		assert_int_equal(t.n, n[k]);
+		for (size_t i = 0; i < t.n && (k || i < 40); i++)
+			record(i, t.offset[i], DAWN + k * SECOND);
+		engine_on_done(s.e, t.call);
+	}
+}
+
 static void
 a_setting_beyond_the_ceiling_is_the_ceiling(void **state)
 {
@@ -999,6 +1025,7 @@ main(void)
 		T(earliest_with_a_pointer_seeks_in_a_long_log),
 		T(a_position_past_the_head_resumes_at_the_head),
 		T(calls_and_entries_are_bounded),
+		T(what_finds_no_room_in_an_answer_is_asked_for_in_small_numbers),
 		T(a_setting_beyond_the_ceiling_is_the_ceiling),
 		T(the_lowest_frontier_is_read_first_and_the_horizon_ends_it),
 		T(a_caught_up_partition_is_not_read_until_it_moved),
