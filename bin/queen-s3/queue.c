@@ -206,6 +206,15 @@ queue_state_name(enum queue_state s)
 	return names[s];
 }
 
+int64_t
+queue_lag_us(const struct queue *q)
+{
+	if (!q->has_stats || q->stats.lag_us < 0)
+		return -1;
+	return q->stats.lag_us +
+	       (loop_now_ms(queue_loop(q)) - q->safe_ms) * 1000;
+}
+
 static void
 status_of_engine(const struct queue *q, struct queue_status *out)
 {
@@ -215,7 +224,7 @@ status_of_engine(const struct queue *q, struct queue_status *out)
 		return;
 	out->complete_us = s->complete_us;
 	out->safe_us = s->safe_us;
-	out->lag_us = s->lag_us;
+	out->lag_us = queue_lag_us(q);
 	out->degraded = s->degraded;
 	out->redo = s->redo;
 	out->buffered_bytes = s->buffered_bytes;

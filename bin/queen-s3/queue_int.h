@@ -199,6 +199,7 @@ struct queue {
 	struct queue_counts counts;
 	struct engine_stats stats;
 	bool has_stats;
+	int64_t safe_ms; /* when stats.safe_us was first seen */
 	int64_t known_k, known_us, checkpoint_k;
 	char last_error[400];
 	int64_t last_error_us;
@@ -213,6 +214,11 @@ void queue_turn(struct queue *q, queue_next_fn fn); /* the next slice */
 int64_t queue_slice_end(void);
 bool queue_slice_over(int64_t end_us);
 bool queue_draining(const struct queue *q);
+/*
+ * What is not surely in the bucket is this old; -1: not known.  It grows while
+ * no newer safeTime is read, as in the sequence of a window.
+ */
+int64_t queue_lag_us(const struct queue *q);
 /* How long before the next try; a server's wish is taken exactly. */
 int64_t queue_retry_ms(struct queue *q, int64_t wish_ms);
 struct span queue_name_of(const struct queue *q);

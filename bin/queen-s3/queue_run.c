@@ -65,7 +65,11 @@ queue_on_blocked(void *arg)
 void
 queue_observe(struct queue *q)
 {
+	int64_t safe_us = q->has_stats ? q->stats.safe_us : STAMP_NONE;
+
 	engine_stats(q->engine, &q->stats);
+	if (q->stats.safe_us != safe_us)
+		q->safe_ms = loop_now_ms(queue_loop(q));
 	q->has_stats = true;
 	if (q->stats.safe_us != STAMP_NONE)
 		q->missing_told = false;

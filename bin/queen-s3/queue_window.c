@@ -209,9 +209,9 @@ say_committed(struct queue *q)
 	const struct doc_manifest *m = &q->w.manifest;
 	char iso[CLK_ISO_MAX], lag[32] = "-";
 
-	if (q->has_stats && q->stats.lag_us >= 0)
+	if (queue_lag_us(q) >= 0)
 		snprintf(lag, sizeof(lag), "%.1f",
-			(double)q->stats.lag_us / 1e6);
+			(double)queue_lag_us(q) / 1e6);
 	queue_say(q, LOG_INFO, "window committed",
 		"k=%lld records=%lld bytes=%lld end=%s lag_s=%s lost=%zu",
 		(long long)m->k, (long long)m->records, (long long)m->bytes,
