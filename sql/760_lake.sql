@@ -57,25 +57,28 @@ language plpgsql volatile as $$
 #variable_conflict use_column
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
-	k record; w record; l_mine boolean := false; l_same boolean := false;
+	k record; w record; l_key text;
+	l_mine boolean := false; l_same boolean := false;
 begin
 	perform queen.lake_fence_check(p_lease_key, p_lease, p_lease_expect,
 		p_lease_ttl_s, p_key, p_value, p_expect, p_drop);
 	lease_version := 0;
 	version := 0;
-	for k in
-		select x.key, x.value, x.version
-		from queen.kv x
-		where x.tenant = p_tenant and x.namespace = 'queen-s3'
-			and x.key = any (array[p_lease_key, p_key, p_drop])
-			and queen.kv_live_v1(x.expires_at, t)
-		order by x.key for no key update
+	for l_key in
+		select u.key from unnest(array[p_lease_key, p_key, p_drop]) u(key)
+		where u.key is not null order by u.key collate "C"
 	loop
-		if k.key = p_lease_key then
+		select x.value, x.version into k from queen.kv x
+		where x.tenant = p_tenant and x.namespace = 'queen-s3'
+			and x.key = l_key and queen.kv_live_v1(x.expires_at, t)
+		for no key update;
+		if not found then
+			continue;
+		elsif l_key = p_lease_key then
 			lease_version := k.version;
 			l_mine := coalesce(k.value->'incarnation'
 				= p_lease::jsonb->'incarnation', false);
-		elsif k.key = p_key then
+		elsif l_key = p_key then
 			version := k.version;
 			l_same := k.value = p_value::jsonb;
 		end if;

@@ -228,6 +228,10 @@ def test_reads_cost_what_they_return(kit):
          (TENANT, few, at(7777)), 400),
         ("lake_queues_v1(%s)", (TENANT,), 10),
         ("lake_rows_v1(%s, array['a', 'b'])", (TENANT,), 60),
+        ("lake_fence_v1(%s, 's3:a', '1', 5, 9, 's3:b', '1', 0, 's3:c')",
+         (TENANT,), 60),
+        ("lake_sink_get_v1(%s)", (TENANT,), 60),
+        ("lake_sinks_v1()", (), 60),
     ]
     for _ in range(3):
         for call, args, _ in calls:
