@@ -16,15 +16,15 @@ engine_less(int64_t at_us, int64_t us)
 	return at_us < STAMP_NONE + us ? STAMP_NONE : at_us - us;
 }
 
-int64_t
-engine_closable_us(const struct engine *e)
+static int64_t
+closable_us(const struct engine *e)
 {
 	return engine_less(e->safe_us, e->conf.safe_guard_us);
 }
 
 /* All records below it are buffered, if they are below `safe` too. */
-int64_t
-engine_frontier_us(const struct engine *e)
+static int64_t
+frontier_us(const struct engine *e)
 {
 	const struct engine_part *p;
 	int64_t low = INT64_MAX;
@@ -69,7 +69,7 @@ start_us(const struct engine *e)
 static int64_t
 ahead_us(const struct engine *e)
 {
-	int64_t from = base_us(e), frontier = engine_frontier_us(e);
+	int64_t from = base_us(e), frontier = frontier_us(e);
 
 	if (from == INT64_MAX || frontier == INT64_MAX)
 		return INT64_MAX;
@@ -81,7 +81,7 @@ ahead_us(const struct engine *e)
 int64_t
 engine_horizon_us(const struct engine *e)
 {
-	int64_t closable = engine_closable_us(e), at;
+	int64_t closable = closable_us(e), at;
 
 	if (closable == STAMP_NONE || !e->has_prev)
 		return STAMP_NONE;
@@ -168,8 +168,8 @@ is_old(const struct engine *e, int64_t cap, int64_t closable)
 bool
 engine_close(struct engine *e)
 {
-	int64_t closable = engine_closable_us(e);
-	int64_t frontier = engine_frontier_us(e), cap, end;
+	int64_t closable = closable_us(e);
+	int64_t frontier = frontier_us(e), cap, end;
 	bool size;
 
 	if (e->sort.positions || closable == STAMP_NONE || !e->has_prev)

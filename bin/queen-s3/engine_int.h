@@ -248,8 +248,6 @@ bool engine_pass_failed(struct engine *e, uint32_t call);
 
 /* ---- engine_close.c ---- */
 int64_t engine_less(int64_t at_us, int64_t us); /* stays STAMP_NONE */
-int64_t engine_closable_us(const struct engine *e);
-int64_t engine_frontier_us(const struct engine *e);
 int64_t engine_horizon_us(const struct engine *e);
 bool engine_close(struct engine *e);
 bool engine_worth(const struct engine *e);
