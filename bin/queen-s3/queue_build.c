@@ -12,7 +12,7 @@
 #include "err.h"
 #include "format.h"
 
-enum { RECORDS_A_LOOK = 64 };
+enum { BYTES_A_LOOK = 1 << 17, RECORD_BYTES = 256 };
 
 /* ---- one object ---- */
 
@@ -219,7 +219,8 @@ build_slice(struct queue *q)
 	struct record r;
 
 	do {
-		for (int i = 0; i < RECORDS_A_LOOK && !q->ending; i++) {
+		for (size_t n = 0; n < BYTES_A_LOOK && !q->ending;
+			n += RECORD_BYTES + r.payload.n) {
 			if (!next_record(q, &r)) {
 				end_object(q);
 				return;

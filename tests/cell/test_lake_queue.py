@@ -3,6 +3,7 @@
 import os
 
 from lakekit import Objects, stamp
+from proxykit import Proxy
 from queenlib import TENANT, wait_until
 from sqlkit import at
 from test_lake_queue_crash import HOUR, fill
@@ -58,6 +59,7 @@ def test_two_hours_become_two_windows(log, bucket, new_lake):
     assert (block["windowsCommitted"], block["records"], block["bytes"]) == (
         2, 54, sum(map(len, o.data.values())))
     assert counter(hours, "queen_s3_records_written_total", queue="q") == 54
+    assert counter(hours, "queen_s3_discovery_partitions", queue="q") == 3
     # restarted, it goes on where the pointer stands
     assert hours.term() == 0
     log.push("q", "a", ["1"], 2 * HOUR + 5)
@@ -125,6 +127,25 @@ def test_failures_cost_time_alone(db, log, bucket, new_lake, new_gate):
     assert "queue fenced" not in node.log_text()
 
 
+def test_an_answer_of_the_fence_that_is_lost(db, log, bucket, new_lake):
+    """Acceptance 114: intent and pointer are written, and nobody is told: the
+    window is committed once, and the queue goes on."""
+    fill(log, hours=1)
+    proxy = Proxy(db.server.port.number)
+    node = new_lake(bucket, PG_PORT=proxy.port.number, **env())
+    for n, marker in enumerate((b'"tStart":', b'"manifest":')):
+        proxy.cut_after = marker
+        if n == 0:
+            node.start()
+        wait_until(lambda n=n: proxy.cuts > n)
+    block = node.await_queue("q", state="filling", k=1)
+    assert (block["windowsCommitted"], block["records"]) == (1, 27)
+    assert "queue fenced" not in node.log_text()
+    assert Objects(bucket, "s", "q").records() == log.records["q"]
+    assert node.term() == 0
+    proxy.close()
+
+
 def test_a_lost_lease_ends_it_before_it_writes(log, bucket, new_lake,
                                                new_gate):
     """Acceptance 104, 108, 109: the second node is told the owner; an owner
@@ -134,7 +155,10 @@ def test_a_lost_lease_ends_it_before_it_writes(log, bucket, new_lake,
                                  MAX_WINDOW_MS=100))
     log.push("q", "a", ["0"])
     first.start()
+    idle = new_lake(bucket, **env("idle", LEASE_TTL_MS=60000, ALIGN="none",
+                                  MAX_WINDOW_MS=100)).start()
     log.await_k("s", "q", 1, first)
+    log.await_k("idle", "q", 1, idle)
     second = new_lake(bucket, **env(LEASE_TTL_MS=60000))
     second.start()
     block = second.await_queue("q", state="elsewhere")
@@ -145,16 +169,29 @@ def test_a_lost_lease_ends_it_before_it_writes(log, bucket, new_lake,
     gate.fault("stall:@1:PUT:/dt")
     log.push("q", "a", ["1"])
     wait_until(lambda: log.row("s", "q", "intent")["k"] == 2)
-    log.db.rows("update queen.kv set version = version + 1, value = %s"
-                " where key = 's3:s:q:lease'",
-                ('{"instance":"third","incarnation":"0123456789abcdef",'
-                 '"sinceMs":1}',))
+    take_lease(log, "s")
     first.await_queue("q", state="fenced")
     assert log.k("s", "q") == 1
     assert counter_of(first, "queen_s3_commit_precondition_lost_total") == 1
     # nobody else's row is taken away by a stop
     assert first.term() == 0
     assert log.row("s", "q", "lease")["instance"] == "third"
+    # taken between two windows: the intent is refused, nothing goes up
+    log.await_k("idle", "q", 2, idle)
+    before = bucket.keys("idle/")
+    take_lease(log, "idle")
+    log.push("q", "a", ["2"])
+    idle.await_queue("q", state="fenced")
+    assert bucket.keys("idle/") == before
+    assert log.row("idle", "q", "intent")["k"] == log.k("idle", "q") == 2
+
+
+def take_lease(log, sink):
+    """As another node would, once it is over."""
+    log.db.rows("update queen.kv set version = version + 1, value = %s"
+                " where key = %s", (
+                    '{"instance":"third","incarnation":"0123456789abcdef",'
+                    '"sinceMs":1}', "s3:%s:q:lease" % sink))
 
 
 def counter_of(node, name):
