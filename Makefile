@@ -98,7 +98,7 @@ link = $(CC) $(Q_CFLAGS) $(CFLAGS) $(Q_LDFLAGS) $(LDFLAGS) -o $@
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all tests check check-built unit cell cell-san lint fmt fuzz fuzz-run \
-	bench bench-pgsrc bench-pgsink soak man install uninstall dist clean \
+	bench bench-pgsrc bench-pgsink bench-s3 soak man install uninstall dist clean \
 	demo deps deps-test s3 s3-stop FORCE
 .DEFAULT_GOAL := all
 all: $(LIB) $(BINS)
@@ -198,7 +198,7 @@ soak: all
 	$(Q)QUEEN_SOAK=1 $(run_pytest) -m soak $(PYTEST_ARGS)
 bench: all $(BENCH)
 	$(Q)$(TEST_ENV) tests/bench/core $(BENCH_ARGS)
-bench-pgsrc bench-pgsink: bench-%: all
+bench-pgsrc bench-pgsink bench-s3: bench-%: all $(BENCH)
 	$(Q)$(TEST_ENV) tests/bench/$* $(BENCH_ARGS)
 $(BENCH): $(B)/bench/%: $(B)/obj/tests/bench/%.o
 	@mkdir -p $(@D)

@@ -149,24 +149,17 @@ def rounded(x):
 
 
 class Stage:
-    """Two servers with fsync, a cell on one, a database of a user's on the
-    other, and a tool between them."""
+    """A server with fsync and a cell on it."""
 
-    def __init__(self, stack, tool):
+    def __init__(self, stack):
         self.folder = tempfile.mkdtemp(prefix="queen-bench-", dir="/tmp")
         stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
         server = queenlib.Server("dist", **FSYNC)
         stack.callback(server.close)
-        far_server = pgkit.FarServer("dist", **FSYNC)
-        stack.callback(far_server.close)
-        self.db, self.far = server.new_db(), far_server.new_far()
+        self.db = server.new_db()
         self.cell = queenlib.Cell(self.db, self.folder, {"LOG_LEVEL": "warn"})
         stack.callback(self.cell.close)
         self.cell.start()
-        self.tool = connkit.Tool(self.db, self.folder, tool, {
-            "QUEEN_PG_ALLOW_PRIVATE_NETWORKS": "true"}, "bench")
-        stack.callback(self.tool.close)
-        self.tool.start()
 
     def sessions(self, application):
         """Pids of sessions with the cell."""
@@ -174,6 +167,20 @@ class Stage:
             "select pid from pg_stat_activity where datname ="
             " current_database() and application_name like %s",
             (application,))]
+
+
+class Between(Stage):
+    """Also a server with a database of a user's, and a tool between them."""
+
+    def __init__(self, stack, tool):
+        super().__init__(stack)
+        far_server = pgkit.FarServer("dist", **FSYNC)
+        stack.callback(far_server.close)
+        self.far = far_server.new_far()
+        self.tool = connkit.Tool(self.db, self.folder, tool, {
+            "QUEEN_PG_ALLOW_PRIVATE_NETWORKS": "true"}, "bench")
+        stack.callback(self.tool.close)
+        self.tool.start()
 
 
 def arguments(doc, rows):
