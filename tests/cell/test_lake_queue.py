@@ -107,8 +107,9 @@ def test_failures_cost_time_alone(db, log, bucket, new_lake, new_gate):
     """Acceptance 102, 114: uploads refused, answers lost, every connection to
     the cell cut again and again."""
     fill(log)
-    gate = new_gate(bucket, "503:@1:PUT", "lost:@2:PUT", "500:@3:PUT",
-                    "drop:@4:PUT", "drop:@1:GET", "cut:@2:GET")
+    gate = new_gate(bucket, "503:@1:PUT:/plans/", "lost:@1:PUT:-p-a-",
+                    "500:@1:PUT:/windows/", "drop:@1:PUT:/checkpoint/",
+                    "lost:@2:PUT:/windows/", "cut:@1:GET:/windows/")
     node = new_lake(gate, **env(CHECKPOINT_EVERY=1, LAYOUT="per-partition"))
     node.start()
     conn = db.connect()
@@ -120,6 +121,7 @@ def test_failures_cost_time_alone(db, log, bucket, new_lake, new_gate):
                       " 'queen-s3%%'", (db.name,))
         return log.k("s", "q") == 2
     wait_until(cut, 60, every_s=0.7)
+    gate.await_seen(1, "PUT", "/checkpoint/", status=200)
     o = Objects(bucket, "s", "q")
     assert [w.k for w in o.windows()] == [1, 2]
     assert o.records() == log.records["q"]
