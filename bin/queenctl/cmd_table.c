@@ -294,6 +294,55 @@ static const struct cmd_flag connector_resync_flags[] = {
 	  "of a sink: beginning, end, RFC 3339, or 1h for an hour ago"),
 	YES, END
 };
+#define CLUSTER \
+	FLAG("cluster", 0, CMD_STR, NULL, "TENANT", \
+	  "the tenant by its UUID, or default; else that of --tenant")
+#define TEXT(n, a, h) FLAG(n, 0, CMD_STR, NULL, a, h)
+#define ONE_OF(n, h, w) WORDS(n, 0, CMD_STR, NULL, "WORD", h, w)
+static const struct cmd_flag s3_flags[] = { CLUSTER, END };
+static const struct cmd_flag s3_delete_flags[] = { CLUSTER, YES, END };
+static const struct cmd_flag s3_set_flags[] = {
+	CLUSTER,
+	FLAG("file", 'f', CMD_STR, NULL, "FILE",
+	  "the whole document, YAML or JSON, - = stdin"),
+	TEXT("secret-file", "FILE",
+	  "holds the secret key, - = stdin; else QUEEN_S3_SECRET_KEY"),
+	TEXT("queues", "LIST", "queues with commas, or * for all"),
+	TEXT("endpoint", "URL", "the store, as https://s3.example.com"),
+	TEXT("region", "NAME", "region that requests are signed for"),
+	TEXT("bucket", "NAME", "the bucket"),
+	TEXT("access-key", "ID", "id of the access key"),
+	TEXT("prefix", "PATH", "what every key begins with"),
+	SWITCH("path-style", 0, "the bucket is in the path, not in the host"),
+	ONE_OF("sse", "encryption asked of the store", "AES256 aws:kms"),
+	TEXT("sse-kms-key-id", "ID", "key of aws:kms"),
+	ONE_OF("format", "jsonl or parquet", "jsonl parquet"),
+	ONE_OF("compression", "of JSONL: zstd, gzip or none",
+	  "zstd gzip none"),
+	ONE_OF("parquet-codec", "of Parquet: zstd or snappy", "zstd snappy"),
+	ONE_OF("layout", "merged or per-partition", "merged per-partition"),
+	ONE_OF("align", "hour, day or none", "hour day none"),
+	ONE_OF("start", "latest, earliest or timestamp:TIME",
+	  "latest earliest timestamp:"),
+	FLAG("target-mb", 0, CMD_INT, NULL, "N",
+	  "size at which a window closes"),
+	FLAG("max-window-ms", 0, CMD_INT, NULL, "N",
+	  "how long a window stays open"),
+	TEXT("sink", "NAME", "name of its rows and of retentionSinkHold"),
+	END
+};
+static const struct cmd_flag s3_resume_flags[] = {
+	CLUSTER,
+	SWITCH("newest", 0, "go on from the newest window in the bucket"),
+	TEXT("prefix", "PATH", "begin anew below this prefix"),
+	FLAG("sink", 0, CMD_STR, "default", "NAME", "name of the sink"),
+	END
+};
+static const struct cmd_flag s3_status_flags[] = {
+	TEXT("url", "URL",
+	  "queen-s3; else QUEEN_S3_URL, http://127.0.0.1:9333"),
+	END
+};
 static const struct cmd_flag set_context_flags[] = {
 	FLAG("token-ref", 0, CMD_STR, NULL, "REF",
 	  "env, file:///PATH or literal:TOKEN"),
@@ -432,6 +481,7 @@ const struct cmd_group cmd_groups[] = {
 	{ "timer", "timers", "Messages that are due later." },
 	{ "connector", "connectors",
 	  "Connectors between queues and PostgreSQL tables." },
+	{ "s3", "lake", "S3 sinks: queues as files in a bucket." },
 	{ "lease", "leases", "Leases of popped messages." },
 	{ "analytics", "a an", "Counters over time." },
 	{ "maintenance", "maint", "Stop and resume pushes or pops." },
@@ -612,6 +662,21 @@ const struct cmd_phrase cmd_table[] = {
 	  NULL, NULL, "start one anew" },
 	{ "connector", "status", NULL, "[name]", NULL, cmd_connector_status,
 	  &cmd_view_connector_statuses, API "/connectors", "how they run" },
+
+	{ "s3", "get", "describe show", NULL, s3_flags, cmd_s3_get, NULL,
+	  NULL, "the document of a tenant's sink, without its secret" },
+	{ "s3", "set", "put", NULL, s3_set_flags, cmd_s3_set, NULL, NULL,
+	  "store a sink, or change the settings given" },
+	{ "s3", "delete", "rm", NULL, s3_delete_flags, cmd_s3_delete, NULL,
+	  NULL, "remove a sink; its bucket stays as it is" },
+	{ "s3", "enable", NULL, NULL, s3_flags, cmd_s3_enable, NULL, NULL,
+	  "let a sink run" },
+	{ "s3", "disable", NULL, NULL, s3_flags, cmd_s3_disable, NULL, NULL,
+	  "stop a sink, its document stays" },
+	{ "s3", "resume", NULL, "<queue>", s3_resume_flags, cmd_s3_resume,
+	  NULL, NULL, "after a restore: how a queue that is held goes on" },
+	{ "s3", "status", NULL, NULL, s3_status_flags, cmd_s3_status, NULL,
+	  NULL, "queues that a node ships" },
 
 	{ "lease", "extend", NULL, "<leaseId>", lease_flags, cmd_lease_extend,
 	  NULL, NULL, "hold popped messages longer" },

@@ -243,6 +243,23 @@ const struct out_view cmd_view_connector_statuses =
 const struct out_view cmd_view_connector_status =
 	VIEW(connector_status_cols, ".");
 
+static const struct out_col s3_status_cols[] = {
+	COL("TENANT", "tenant"),
+	COL("QUEUE", "queue"),
+	COL("STATE", "state"),
+	COL("OWNER", "owner"),
+	COL("K", "k"),
+	SECONDS("LAG", "lagSeconds"),
+	COUNT("RECORDS", "records"),
+	COL("ERROR", "error"),
+	WIDE("SINK", "sink"),
+	WIDE("BUCKET", "bucket"),
+	COUNT_WIDE("LOST", "recordsLost"),
+	COUNT_WIDE("BUFFERED", "bufferedBytes"),
+	WIDE("COMPLETE", "completeThrough"),
+};
+const struct out_view cmd_view_s3_status = VIEW(s3_status_cols, ".");
+
 /* The ones that other files pick; table and answer differ there. */
 const struct out_view cmd_view_depth = { .rows = ".", .cols = depth_cols,
 	.cols_n = 3, .whole = true };

@@ -12,6 +12,6 @@ extern const struct out_view cmd_view_queue, cmd_view_namespace,
 	cmd_view_kv_one, cmd_view_kv_result, cmd_view_kv_namespace,
 	cmd_view_timer, cmd_view_connector, cmd_view_connector_statuses,
 	cmd_view_connector_status, cmd_view_depth, cmd_view_depth_conflating,
-	cmd_view_partitions, cmd_view_one_status;
+	cmd_view_partitions, cmd_view_one_status, cmd_view_s3_status;
 
 #endif

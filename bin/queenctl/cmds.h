@@ -93,6 +93,15 @@ int cmd_connector_resume(struct ctl *c, const struct cmd_call *a);
 int cmd_connector_restart(struct ctl *c, const struct cmd_call *a);
 int cmd_connector_status(struct ctl *c, const struct cmd_call *a);
 
+/* cmd_s3.c, cmd_s3_status.c */
+int cmd_s3_get(struct ctl *c, const struct cmd_call *a);
+int cmd_s3_set(struct ctl *c, const struct cmd_call *a);
+int cmd_s3_delete(struct ctl *c, const struct cmd_call *a);
+int cmd_s3_enable(struct ctl *c, const struct cmd_call *a);
+int cmd_s3_disable(struct ctl *c, const struct cmd_call *a);
+int cmd_s3_resume(struct ctl *c, const struct cmd_call *a);
+int cmd_s3_status(struct ctl *c, const struct cmd_call *a);
+
 int cmd_tenant_purge(struct ctl *c, const struct cmd_call *a);
 
 /* cmd_config.c */

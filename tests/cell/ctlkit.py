@@ -95,7 +95,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text.encode())
 
-    do_GET = do_POST = do_DELETE = answer
+    do_GET = do_PUT = do_POST = do_DELETE = answer
 
     def log_message(self, *args):
         pass
