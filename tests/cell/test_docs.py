@@ -244,7 +244,7 @@ def ctl_help(*words):
 def listed(text, title):
     """The words that a block of a help text lists."""
     found = re.search(r"^%s.*:\n((?:  .*\n)+)" % title, text, re.M)
-    return re.findall(r"^  ([a-z][a-z-]*)(?: |$)", found.group(1), re.M) \
+    return re.findall(r"^  ([a-z][a-z0-9-]*)(?: |$)", found.group(1), re.M) \
         if found else []
 
 
@@ -405,13 +405,13 @@ def test_examples_of_queen_sql_run_as_printed(documented):
 
 def test_examples_of_queenctl_run(documented):
     """Against a cell that is there; what starts and stops one, and what needs
-    jq, is left out."""
+    jq or a bucket, is left out."""
     cell, _, env, folder = documented
     env.update(PATH=queenlib.BIN + ":" + env["PATH"],
                QUEEN_SERVER="http://127.0.0.1:%d" % cell.port.number)
     steps = [(command + "; echo status=$?", "...status=0")
              for command, _ in page_steps("queenctl.1")
-             if not re.search(r"queenctl (up|down)|jq ", command)]
+             if not re.search(r"queenctl (up|down|s3)|jq ", command)]
     assert len(steps) >= 4
     shell([("set -o pipefail", "")] + steps, env, folder)
     # the last one moved the group back
@@ -425,7 +425,7 @@ def test_readme_is_short():
 
 def test_readme_names_every_library():
     text = read("README.md")
-    pkgs = re.findall(r"^PKGS_(?:lib|queenctl) := (.*)$", read("Makefile"),
+    pkgs = re.findall(r"^PKGS_(?:lib|queenctl|queen-s3) := (.*)$", read("Makefile"),
                       re.M)
     for pkg in " ".join(pkgs).split():
         name = re.sub(r"(_core|_extra|-0\.1)$", "", pkg)
