@@ -40,7 +40,7 @@ boot_code(const struct err *e)
 int
 boot_fatal(int code, const char *text)
 {
-	char line[320];
+	char line[1024];
 
 	snprintf(line, sizeof(line), "FATAL: %s", text);
 	log_line(LOG_ERROR, "boot", line, NULL);

@@ -279,10 +279,11 @@ on_accept(evutil_socket_t fd, short what, void *arg)
 }
 
 static int
-bind_one(const struct addrinfo *a, int port, bool v6_only, struct err *e)
+bind_one(const struct addrinfo *a, int port, bool v6_only, bool own,
+	struct err *e)
 {
 	struct sockaddr_storage sa;
-	int on = 1, fd;
+	int on = 1, shared = !own, fd;
 
 	memcpy(&sa, a->ai_addr, a->ai_addrlen);
 	if (a->ai_family == AF_INET6)
@@ -298,7 +299,8 @@ bind_one(const struct addrinfo *a, int port, bool v6_only, struct err *e)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	if (a->ai_family == AF_INET6 && v6_only)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-	if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) < 0 ||
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &shared, sizeof(shared)) <
+			0 ||
 		bind(fd, (struct sockaddr *)&sa, a->ai_addrlen) < 0 ||
 		listen(fd, BACKLOG) < 0) {
 		err_errno(e, "bind");
@@ -357,7 +359,8 @@ hsrv_listen(struct hsrv *s, const char *host, int port, struct err *e)
 			continue;
 		if (s->listeners_n == HSRV_LISTENERS_MAX)
 			break;
-		fd = bind_one(a, port, all->ai_next != NULL, &why);
+		fd = bind_one(
+			a, port, all->ai_next != NULL, s->conf.own_port, &why);
 		if (fd < 0)
 			continue;
 		listener_add(s, fd);

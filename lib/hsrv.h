@@ -52,6 +52,7 @@ struct hsrv_conf {
 	hsrv_fn unmatched;	/* no route; sees method and path, no body */
 	void *ctx;		/* hsrv_ctx(r) */
 	int64_t max_body_bytes;
+	bool own_port;		/* without SO_REUSEPORT */
 	/* body bytes in flight, and as much of unread replies, in all */
 	int64_t memory_bytes;
 	/* 0 = the figures above; tests shorten them */
@@ -63,9 +64,9 @@ struct hsrv_conf {
 
 struct hsrv *hsrv_new(struct loop *l, const struct hsrv_conf *c);
 /*
- * Listens with SO_REUSEPORT and SO_REUSEADDR, backlog 4096; may be called for
- * several addresses.  ERR_IO when it cannot.  host: IP or name; port 0 = any
- * (hsrv_port tells).
+ * Listens with SO_REUSEPORT (but own_port) and SO_REUSEADDR, backlog 4096; may
+ * be called for several addresses.  ERR_IO when it cannot.  host: IP or name;
+ * port 0 = any (hsrv_port tells).
  */
 int hsrv_listen(struct hsrv *s, const char *host, int port, struct err *e)
 	__attribute__((warn_unused_result));

@@ -142,6 +142,8 @@ host_http_start(struct host *h, struct err *e)
 		.routes_n = sizeof(routes) / sizeof(routes[0]),
 		.unmatched = on_unmatched,
 		.ctx = h,
+		/* two nodes on one port would answer in turns */
+		.own_port = true,
 		.max_body_bytes = BODY_MAX,
 		.memory_bytes = MEMORY_BYTES };
 	const char *listen = h->x->conf->listen;

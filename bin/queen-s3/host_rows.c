@@ -89,10 +89,12 @@ take_row(struct host *h, const struct cell_sink *r)
 	if (t->updated_us == r->updated_us)
 		return;
 	t->updated_us = r->updated_us;
-	if (r->enabled)
+	if (r->enabled) {
 		run(t, r);
-	else
+	} else {
+		t->error[0] = '\0';
 		host_sink_stop(t, false);
+	}
 }
 
 static void

@@ -102,6 +102,8 @@ on_end(void *arg, enum sink_end why)
 			return;
 		}
 		host_sink_error(t, text);
+		/* it may be gone when the rows are read again */
+		t->updated_us = 0;
 	}
 	step(t);
 }

@@ -249,6 +249,8 @@ COUNT(bytes)
 COUNT(lost)
 COUNT(fetch_ok)
 COUNT(fetch_error)
+COUNT(precondition_lost)
+COUNT(given_back)
 
 static void
 write_bytes(const struct page *p)
@@ -281,17 +283,25 @@ write_fetches(const struct page *p)
 	}
 }
 
-static uint64_t
-precondition_lost(const struct metrics_sink *s)
+/* Over all queues of a sink, those that are gone included. */
+static void
+write_sum(const struct page *p, const char *name, const char *help,
+	count_fn count)
 {
 	const struct metrics_ended *e;
-	uint64_t sum = 0;
+	struct metric_label l[1];
 
-	for (size_t k = 0; k < s->queues_n; k++)
-		sum += s->queues[k].counts.precondition_lost;
-	TAILQ_FOREACH (e, &s->tenant->ended, link)
-		sum += e->counts.precondition_lost;
-	return sum;
+	metric_head(p->b, name, "counter", help);
+	for (size_t i = 0; i < p->n; i++) {
+		const struct metrics_sink *s = &p->s[i];
+		uint64_t sum = 0;
+
+		for (size_t k = 0; k < s->queues_n; k++)
+			sum += count(&s->queues[k].counts);
+		TAILQ_FOREACH (e, &s->tenant->ended, link)
+			sum += count(&e->counts);
+		metric_u64(p->b, name, l, label_tenant(s, l), sum);
+	}
 }
 
 static void
@@ -305,16 +315,12 @@ write_sinks(const struct page *p)
 		if (p->s[i].s3)
 			s3_write_requests(
 				p->s[i].s3, p->b, l, label_tenant(&p->s[i], l));
-	metric_head(p->b, "queen_s3_commit_precondition_lost_total", "counter",
-		"Intents and commits that another node had fenced off.");
-	for (size_t i = 0; i < p->n; i++)
-		metric_u64(p->b, "queen_s3_commit_precondition_lost_total", l,
-			label_tenant(&p->s[i], l), precondition_lost(&p->s[i]));
-	metric_head(p->b, "queen_s3_queues_given_back_total", "counter",
-		"Queues handed to another node to share the load.");
-	for (size_t i = 0; i < p->n; i++)
-		metric_u64(p->b, "queen_s3_queues_given_back_total", l,
-			label_tenant(&p->s[i], l), p->s[i].given_back);
+	write_sum(p, "queen_s3_commit_precondition_lost_total",
+		"Intents and commits that another node had fenced off.",
+		count_precondition_lost);
+	write_sum(p, "queen_s3_queues_given_back_total",
+		"Queues handed to another node to share the load.",
+		count_given_back);
 }
 
 /* The newest safeTime of a queue that runs here. */

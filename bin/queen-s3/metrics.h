@@ -45,7 +45,6 @@ struct metrics_sink {
 	size_t queues_n;
 	enum s3_format format;
 	const struct s3 *s3; /* NULL: does not run */
-	uint64_t given_back;
 };
 struct metrics_node {
 	int64_t buffer_bytes;

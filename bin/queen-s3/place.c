@@ -40,7 +40,6 @@ struct place {
 	int nodes, queues, held;
 	struct place_excess excess;
 	char *given; /* NULL: none; its name else */
-	uint64_t given_back;
 	/* the end */
 	bool leaving;
 	void (*on_left)(void *arg);
@@ -252,7 +251,6 @@ place_gave(struct place *p, const char *queue)
 	free(p->given);
 	p->given = strdup(queue);
 	BUG(!p->given);
-	p->given_back++;
 	place_excess_gave(&p->excess);
 }
 
@@ -274,6 +272,5 @@ place_stats(const struct place *p, struct place_stats *out)
 		.share = share(p),
 		.held = p->held,
 		.giving_back = p->given,
-		.given_back = p->given_back,
 	};
 }

@@ -18,7 +18,6 @@ struct sink_ctx;
 struct place_stats {
 	int nodes, queues, share, held;
 	const char *giving_back; /* NULL: none */
-	uint64_t given_back;
 };
 
 /* give_back: the queue to give back now is for the sink to choose. */

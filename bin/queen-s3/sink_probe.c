@@ -36,6 +36,15 @@ note(struct sink *s, bool ok)
 }
 
 static void
+again(struct sink *s, bool ok)
+{
+	s->probe_wait_ms =
+		ok ? 0
+		   : backoff_next_ms(s->probe_wait_ms, FIRST_MS, WAIT_MAX_MS);
+	loop_timer_start(&s->probe_timer, ok ? EVERY_MS : s->probe_wait_ms);
+}
+
+static void
 on_answer(void *arg, const struct s3_answer *a, const struct s3_error *e)
 {
 	struct sink *s = arg;
@@ -48,6 +57,8 @@ on_answer(void *arg, const struct s3_answer *a, const struct s3_error *e)
 	snprintf(s->bucket_error, sizeof(s->bucket_error), "%s",
 		e ? e->text : "");
 	note(s, !e);
+	if (s->phase != SINK_STOPPING)
+		again(s, !e);
 	if (fn) {
 		snprintf(text, sizeof(text),
 			"bucket %s at %s: %s; the key needs s3:PutObject, "
@@ -60,12 +71,6 @@ on_answer(void *arg, const struct s3_answer *a, const struct s3_error *e)
 		fn(s->probe_arg, !e, text);
 		return;
 	}
-	if (s->phase == SINK_STOPPING)
-		return;
-	s->probe_wait_ms =
-		e ? backoff_next_ms(s->probe_wait_ms, FIRST_MS, WAIT_MAX_MS)
-		  : 0;
-	loop_timer_start(&s->probe_timer, e ? s->probe_wait_ms : EVERY_MS);
 	if (!e)
 		sink_bucket_answers(s);
 }

@@ -14,7 +14,17 @@ enum { SECOND_MS = 1000 };
 
 /* ---- health ---- */
 
-/* Who is behind is known here; who ended otherwise is not our concern. */
+/*
+ * It ended here, and is not our concern any more.  One that failed stays
+ * behind, also while it is claimed again.
+ */
+static bool
+is_over(enum queue_state s)
+{
+	return s == QUEUE_DRAINED || s == QUEUE_FENCED || s == QUEUE_MISSING ||
+	       s == QUEUE_RELEASED || s == QUEUE_ELSEWHERE;
+}
+
 static void
 look(struct sink_queue *t, int64_t now_ms)
 {
@@ -22,11 +32,13 @@ look(struct sink_queue *t, int64_t now_ms)
 	struct queue_status st;
 
 	queue_status(t->queue, &st);
-	if (st.owned) {
+	/* one that fails at once is never seen as ours */
+	if (st.owned || st.state == QUEUE_FAILED)
 		health_runs(&s->health, st.name, now_ms);
+	if (st.owned) {
 		health_report(
 			&s->health, st.name, st.lag_us, st.safe_us, now_ms);
-	} else if (st.state != QUEUE_FAILED) {
+	} else if (is_over(st.state)) {
 		health_forget(&s->health, st.name);
 	}
 	if (st.state == QUEUE_ELSEWHERE && !t->elsewhere)
@@ -225,18 +237,14 @@ sink_metrics(const struct sink *s, struct arena *a, struct metrics_sink *out)
 {
 	struct queue_status *st =
 		arena_alloc(a, sizeof(*st) * ((size_t)s->queues_n + 1));
-	struct place_stats p = { .nodes = 0 };
 	const struct sink_queue *t;
 	size_t n = 0;
 
-	if (s->x.place)
-		place_stats(s->x.place, &p);
 	TAILQ_FOREACH (t, &s->queues, link)
 		queue_status(t->queue, &st[n++]);
 	*out = (struct metrics_sink){ .tenant = s->conf.metrics,
 		.queues = st,
 		.queues_n = n,
 		.format = s->s3conf.format,
-		.s3 = s->x.s3,
-		.given_back = p.given_back };
+		.s3 = s->x.s3 };
 }
