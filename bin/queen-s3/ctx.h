@@ -34,6 +34,8 @@ struct sink_ctx {
 	const struct s3conf *conf;
 	struct qid tenant;
 	char tenant_text[QID_TEXT_MAX];
+	/* `tenant=ID ` in front of what is logged; the default's: nothing */
+	char log_tenant[sizeof("tenant= ") + QID_TEXT_MAX];
 	bool env; /* the sink of the environment */
 	struct s3 *s3;
 	struct place *place;

@@ -98,8 +98,8 @@ beat_failed(struct place *p, const struct err *e)
 	if (log_sample(&p->failed, clk_mono_ms(), &suppressed))
 		log_line(LOG_WARN, "queen-s3",
 			"the presence of this node cannot be written",
-			"tenant=%s sink=%s error=%s suppressed=%" PRIu64,
-			p->x->tenant_text, p->x->conf->sink, log_quote(e->text),
+			"%ssink=%s error=%s suppressed=%" PRIu64,
+			p->x->log_tenant, p->x->conf->sink, log_quote(e->text),
 			suppressed);
 	p->retry_ms = backoff_next_ms(p->retry_ms, RETRY_FIRST_MS, ttl_ms(p));
 	loop_timer_start(&p->beat, p->retry_ms);

@@ -112,6 +112,7 @@ s3_new(struct loop *l, const struct s3_conf *c, struct err *e)
 
 	BUG(!s);
 	s->loop = l;
+	s->log_tenant = c->log_tenant ? c->log_tenant : "";
 	TAILQ_INIT(&s->all);
 	TAILQ_INIT(&s->turns);
 	s->bucket = copy(c->sink->bucket);

@@ -24,6 +24,7 @@ struct s3_req;
 
 struct s3_conf {
 	const struct s3conf *sink; /* copied as far as needed */
+	const char *log_tenant; /* borrowed, in front of log lines; NULL: none */
 	const char *ca_file; /* NULL or empty: the distribution's */
 	int64_t multipart_bytes; /* objects above go up in parts */
 	int64_t part_bytes; /* 0: 16 MiB; for tests */

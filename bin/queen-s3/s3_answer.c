@@ -184,8 +184,9 @@ put_skew(struct s3_req *r, char *to, size_t to_n)
 	if (log_sample(&r->s->skew_log, loop_now_ms(r->s->loop), &suppressed))
 		log_line(LOG_ERROR, "queen-s3",
 			"the clock differs from the bucket's",
-			"bucket=%s offset_s=%" PRId64 " suppressed=%" PRIu64,
-			log_quote(r->s->bucket), ahead_s, suppressed);
+			"%sbucket=%s offset_s=%" PRId64 " suppressed=%" PRIu64,
+			r->s->log_tenant, log_quote(r->s->bucket), ahead_s,
+			suppressed);
 }
 
 static void
@@ -279,7 +280,8 @@ s3_etag_fits(const struct s3_req *r, struct span etag,
 		return true;
 	}
 	log_line(LOG_DEBUG, "queen-s3", "an ETag says nothing",
-		"op=%s etag=%.*s", s3_op_name(r->send.op), SPAN_ARG(etag));
+		"%sop=%s etag=%.*s", r->s->log_tenant,
+		s3_op_name(r->send.op), SPAN_ARG(etag));
 	return true;
 }
 

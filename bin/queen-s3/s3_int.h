@@ -56,6 +56,7 @@ TAILQ_HEAD(s3_reqs, s3_req);
 struct s3 {
 	struct loop *loop;
 	struct hcli *hcli;
+	const char *log_tenant;
 	char *base, *host; /* scheme://host:port; the header Host */
 	char *bucket, *region, *access, *secret, *kms_key_id;
 	bool path_style, hurried;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Start and end of a sink; what is between is in the other files. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "buf.h"
 #include "clk.h"
@@ -9,6 +11,8 @@
 #include "place.h"
 #include "settings.h"
 #include "sink_int.h"
+
+#define TENANT_DEFAULT "00000000-0000-0000-0000-000000000001"
 
 enum { BEAT_MIN_MS = 100 };
 
@@ -25,11 +29,15 @@ sink_new(struct ctx *x, const struct sink_conf *c, struct err *e)
 	s->conf = *c;
 	s->s3conf = *c->conf;
 	*c->conf = (struct s3conf){ .prefix = NULL };
-	bucket.sink = &s->s3conf;
 	s->x = (struct sink_ctx){
 		.x = x, .conf = &s->s3conf, .tenant = c->tenant, .env = c->env
 	};
 	qid_text(&c->tenant, s->x.tenant_text);
+	if (strcmp(s->x.tenant_text, TENANT_DEFAULT) != 0)
+		snprintf(s->x.log_tenant, sizeof(s->x.log_tenant),
+			"tenant=%s ", s->x.tenant_text);
+	bucket.sink = &s->s3conf;
+	bucket.log_tenant = s->x.log_tenant;
 	s->seen_version = -1;
 	health_init(&s->health, s->s3conf.max_window_ms);
 	loop_timer_init(&s->watch, x->loop, on_watch, s);

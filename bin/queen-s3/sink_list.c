@@ -131,8 +131,8 @@ on_list(void *arg, const struct span *names, size_t n, const struct err *e)
 	else if (log_sample(&s->bad_list, clk_mono_ms(), &suppressed))
 		log_line(LOG_WARN, "queen-s3",
 			"the queues cannot be listed; what runs goes on",
-			"error=%s suppressed=%llu", log_quote(e->text),
-			(unsigned long long)suppressed);
+			"%serror=%s suppressed=%llu", s->x.log_tenant,
+			log_quote(e->text), (unsigned long long)suppressed);
 	again(s);
 }
 

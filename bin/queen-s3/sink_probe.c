@@ -22,12 +22,12 @@ note(struct sink *s, bool ok)
 	s->bad_bucket.every_ms = QUIET_MS;
 	if (ok && (!s->checked || !s->reachable))
 		log_line(LOG_INFO, "queen-s3", "the bucket answers",
-			"bucket=%s endpoint=%s", s->s3conf.bucket,
-			s->s3conf.endpoint);
+			"%sbucket=%s endpoint=%s", s->x.log_tenant,
+			s->s3conf.bucket, s->s3conf.endpoint);
 	if (!ok && log_sample(&s->bad_bucket, clk_mono_ms(), &suppressed))
 		log_line(LOG_WARN, "queen-s3", "the bucket does not answer",
-			"bucket=%s endpoint=%s error=%s suppressed=%llu",
-			s->s3conf.bucket, s->s3conf.endpoint,
+			"%sbucket=%s endpoint=%s error=%s suppressed=%llu",
+			s->x.log_tenant, s->s3conf.bucket, s->s3conf.endpoint,
 			log_quote(s->bucket_error),
 			(unsigned long long)suppressed);
 	s->checked = true;
