@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bucket that fails in every way it can, while producers go on: after each
+the lake is right."""
+import hashlib
+import xml.etree.ElementTree as xml
+
+import pytest
+
+from lakecheck import Sent, Tree, check
+from lakekit import Log
+from lakeload import Producers, clock, settled
+from queenlib import Port, wait_until
+from test_lake_e2e import shape
+
+PARTS = {"q": ["p%d" % n for n in range(12)], "w": ["a", "b", "c"]}
+
+
+@pytest.fixture
+def port():
+    one = Port()
+    yield one.number
+    one.give()
+
+
+@pytest.fixture
+def loaded(db, new_cell):
+    """Producers at work, until the test has asked for the end."""
+    with Producers(db, [new_cell().start()], PARTS, n=2, pause_s=0.2) as made:
+        yield made
+
+
+class Judge:
+    """One sink of both queues, in the layout merged."""
+
+    def __init__(self, node, bucket, made, folder, name):
+        self.node, self.made, self.name = node, made, name
+        self.tree = Tree(str(folder / name), bucket, name)
+
+    def now(self):
+        """All that was answered before is there."""
+        mark = self.made.mark()
+        settled(self.node, PARTS, mark.clock, 60)
+        sent = {q: self.made.snapshot(q) for q in PARTS}
+        self.tree.pull()
+        for queue in PARTS:
+            check(self.tree, queue, sent[queue], self.name,
+                  floor=mark.floor[queue], live=True)
+
+    def end(self):
+        self.made.stop()
+        settled(self.node, PARTS, self.made.mark().clock, 60)
+        self.tree.pull()
+        return [check(self.tree, q, self.made.snapshot(q), self.name)
+                for q in PARTS]
+
+
+# what is asked of the gate, and a request that is hit by it
+FAULTS = {
+    "slow": (["stall:2:PUT"], dict(method="PUT", fault="stall")),
+    "500": (["500:2"], dict(fault="500")),
+    "503": (["503:2:PUT"], dict(fault="503")),
+    "dropped": (["drop:2"], dict(method="PUT", fault="drop")),
+    "lost": (["lost:2"], dict(method="PUT", fault="lost")),
+    "cut": (["cut:1:GET", "cut:2:PUT"], dict(method="PUT", fault="cut")),
+    "false": (["false:2:PUT"], dict(method="PUT", fault="false")),
+}
+
+
+def test_each_fault_of_the_bucket_costs_time_alone(
+        loaded, bucket, new_gate, new_lake, tmp_path, port):
+    """Acceptance 160: nobody there at boot and later, slow, 500, 503 with
+    Retry-After, connections reset before and after the deed, half an answer,
+    a false one, a clock that is off."""
+    gate = new_gate(bucket, port=port)
+    env = shape("s", PARTS, CHECKPOINT_EVERY=2, SHUTDOWN_GRACE_MS=2000)
+    node = new_lake(gate, **env)
+    gate.close()
+    node.start(wait=False)
+    assert node.wait_exit() == 3
+    assert "bucket %s at http://127.0.0.1:%d: " % (bucket.name, port) \
+        in node.log_text()
+    gate = new_gate(bucket, port=port)
+    node.start()
+    judge = Judge(node, bucket, loaded, tmp_path, "s")
+    judge.now()
+    gate.stall_for(0.5)
+    gate.retry_after(2)
+    for faults, seen in FAULTS.values():
+        before = len(gate.seen(**seen))
+        gate.fault(*faults)
+        gate.await_seen(before + 2, **seen)
+        gate.clear()
+        judge.now()
+    gate.skew(5000)
+    gate.await_seen(2, "PUT", code="RequestTimeTooSkewed")
+    gate.skew(0)
+    judge.now()
+    # nothing but the skew was held against us
+    assert {n.code for n in gate.refused()} == {"RequestTimeTooSkewed"}
+    gate.close()
+    wait_until(lambda: node.queue("q")["lagSeconds"] > 2)
+    assert node.get("/healthz").status == 200
+    gate = new_gate(bucket, port=port)
+    for lake in judge.end():
+        assert len(lake.windows) > len(FAULTS) and not lake.lost
+    assert gate.refused() == []
+
+
+def test_a_bucket_that_refuses_stops_a_queue_for_a_while(
+        db, bucket, new_gate, new_lake, tmp_path):
+    """Acceptance 123: one queue is stopped, told in status, log and health,
+    and comes back by itself; the other goes on."""
+    gate = new_gate(bucket, "403:1:PUT:queue%3Dq/")
+    log = Log(db)
+    node = new_lake(gate, **shape("s", PARTS)).start()
+    for queue in PARTS:
+        log.push(queue, "a", ["1", "2"])
+    block = node.await_queue("q", state="failed")
+    assert "403" in block["lastError"]["message"]
+    log.await_k("s", "w", 1, node)
+    log.push("q", "a", ["3"])
+    gate.clear()
+
+    def red():
+        reply = node.get("/healthz")
+        return reply.status == 503 and reply
+    assert wait_until(red, 60, every_s=0.5).body["queue"] == "q"
+    wait_until(lambda: node.get("/healthz").status == 200, 60, every_s=0.5)
+    tree = Tree(str(tmp_path / "s"), bucket, "s").pull()
+    for queue in PARTS:
+        check(tree, queue, sent_of(log, queue), "s")
+    assert node.log_text().count("queue stopped") == 1
+
+
+def sent_of(log, queue):
+    """Of what was pushed past queend: with offsets and stamps."""
+    return {part: [Sent(r.txn, r.payload, r.offset, r.ts) for r in list_sent]
+            for part, list_sent in log.records[queue].items()}
+
+
+# what hits each window of two parts
+PARTED = (
+    ["drop:@1:PUT:partNumber=2", "lost:@1:PUT:partNumber=1",
+     "false:@1:POST:uploadId="],
+    ["cut:@1:POST:uploads", "cut:@1:POST:uploadId="],
+    ["500:@1:POST:uploads", "lost:@1:POST:uploadId="])
+
+
+def test_uploads_in_parts_under_every_fault(db, bucket, new_gate, new_lake,
+                                            tmp_path):
+    """Acceptance 156: whatever happens to a window of two parts it is there
+    once; a process that dies between them leaves what nobody sees, and the
+    redo writes the same bytes."""
+    gate, log = new_gate(bucket), Log(db)
+    env = dict(COMPRESSION="none", MULTIPART_THRESHOLD_MB=5)
+    node = new_lake(gate, **shape("s", ["q"], **env)).start()
+    payloads = ['"%s"' % (chr(97 + n) * 999000) for n in range(18)]
+    for k, faults in enumerate(PARTED):
+        gate.fault(*faults)
+        log.push("q", "a", payloads)
+        log.await_k("s", "q", k + 1, node)
+        for fault in faults:
+            assert gate.seen(fault=fault.split(":")[0])
+        gate.clear()
+    dead = new_lake(gate, **shape("dead", ["d"], CRASH_AT="mid_upload",
+                                  **env))
+    log.push("d", "a", payloads)
+    dead.start(wait=False)
+    dead.await_crash()
+    (key, part), = stranded(bucket)
+    del dead.extra["QUEEN_S3_CRASH_AT"]
+    dead.start()
+    log.await_k("dead", "d", 1, dead)
+    assert hashlib.md5(bucket.get(key)[:16 << 20]).hexdigest() == part
+    assert gate.refused() == []
+    for name, queue, n in ("s", "q", len(PARTED)), ("dead", "d", 1):
+        tree = Tree(str(tmp_path / name), bucket, name).pull()
+        lake = check(tree, queue, sent_of(log, queue), name)
+        assert [m["records"] for m in lake.windows] == [18] * n
+
+
+def stranded(bucket):
+    """(key, tag) of each part of an upload that never ended."""
+    root = xml.fromstring(bucket.call("GET", query={"uploads": ""}).body)
+    space = root.tag[:-len("ListMultipartUploadsResult")]
+    for upload in root.findall(space + "Upload"):
+        key = upload.findtext(space + "Key")
+        parts = xml.fromstring(bucket.call("GET", key, {
+            "uploadId": upload.findtext(space + "UploadId")}).body)
+        for tag in parts.iter(space + "ETag"):
+            yield key, tag.text.strip('"')
