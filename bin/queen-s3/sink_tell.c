@@ -33,9 +33,8 @@ look(struct sink_queue *t, int64_t now_ms)
 
 	queue_status(t->queue, &st);
 	/* one that fails at once is never seen as ours */
-	if (st.owned || st.state == QUEUE_FAILED)
+	if (st.owned || st.state == QUEUE_FAILED) {
 		health_runs(&s->health, st.name, now_ms);
-	if (st.owned) {
 		health_report(
 			&s->health, st.name, st.lag_us, st.safe_us, now_ms);
 	} else if (is_over(st.state)) {
