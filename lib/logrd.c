@@ -7,27 +7,34 @@
 #include "seal.h"
 #include "seg.h"
 
-/* room: for the opened payload, used again and again. */
-static int
-message_read(struct span *rest, const struct seal *seal, struct arena *a,
-	struct buf *room, struct logrd_message *m, struct err *e)
+enum { ROOM_KEPT_BYTES = 4 << 20 };
+
+void
+logrd_room_fini(struct logrd_room *r)
 {
-	struct frame f;
-	int got = frame_next(rest, &f, e);
+	buf_fini(&r->frames);
+	buf_fini(&r->payload);
+}
+
+/* clear: for the opened payload. */
+static int
+message_read(struct span *rest, const struct seal *seal, struct buf *clear,
+	struct logrd_message *m, struct err *e)
+{
+	int got = frame_next(rest, &m->frame, e);
 
 	if (got == 0)
 		return err_set(e, ERR_INPUT,
 			"segment has fewer frames than its row says");
 	if (got < 0)
 		return -1;
-	m->frame = f;
-	m->payload = f.payload;
-	if (!(f.flags & FRAME_SEALED))
+	m->payload = m->frame.payload;
+	if (!(m->frame.flags & FRAME_SEALED))
 		return 0;
-	buf_reset(room);
-	if (seal_open(seal, &f.id, f.payload, room, e) != 0)
+	buf_reset(clear);
+	if (seal_open(seal, &m->frame.id, m->payload, clear, e) != 0)
 		return -1;
-	m->payload = arena_dup(a, buf_span(room));
+	m->payload = buf_span(clear);
 	return 0;
 }
 
@@ -35,14 +42,14 @@ size_t
 logrd_read(const struct logrd_slice *s, const struct seal *seal,
 	struct arena *a, struct logrd_message *out, struct err *e)
 {
-	struct buf frames = BUF_ZERO, room = BUF_ZERO;
+	struct logrd_room room = { .frames = BUF_ZERO };
 	size_t n = 0, take = s->take > 0 ? (size_t)s->take : 0;
 	struct span rest, end;
 	struct err past = ERR_ZERO;
 
-	if (seg_unpack(s->blob, &frames, e) != 0)
+	if (seg_unpack(s->blob, &room.frames, e) != 0)
 		goto out;
-	rest = buf_span(&frames);
+	rest = buf_span(&room.frames);
 	if (seg_skip(&rest, s->skip, e) != 0)
 		goto out;
 	end = rest;
@@ -51,13 +58,42 @@ logrd_read(const struct logrd_slice *s, const struct seal *seal,
 		rest.n -= end.n;
 	rest = arena_dup(a, rest);
 	while (n < take) {
-		if (message_read(&rest, seal, a, &room, &out[n], e) != 0)
+		struct logrd_message *m = &out[n];
+
+		if (message_read(&rest, seal, &room.payload, m, e) != 0)
 			break;
-		out[n].offset = s->base + s->skip + (int64_t)n;
+		if (m->frame.flags & FRAME_SEALED)
+			m->payload = arena_dup(a, m->payload);
+		m->offset = s->base + s->skip + (int64_t)n;
 		n++;
 	}
 out:
-	buf_fini(&frames);
-	buf_fini(&room);
+	logrd_room_fini(&room);
+	return n;
+}
+
+size_t
+logrd_each(const struct logrd_slice *s, const struct seal *seal,
+	struct logrd_room *room, logrd_fn fn, void *arg, struct err *e)
+{
+	size_t n = 0, take = s->take > 0 ? (size_t)s->take : 0;
+	struct logrd_message m;
+	struct span rest;
+
+	buf_reset(&room->frames);
+	if (seg_unpack(s->blob, &room->frames, e) != 0)
+		return 0;
+	rest = buf_span(&room->frames);
+	if (seg_skip(&rest, s->skip, e) != 0)
+		return 0;
+	while (n < take &&
+		message_read(&rest, seal, &room->payload, &m, e) == 0) {
+		m.offset = s->base + s->skip + (int64_t)n;
+		fn(arg, &m);
+		n++;
+	}
+	if (room->frames.cap > ROOM_KEPT_BYTES ||
+		room->payload.cap > ROOM_KEPT_BYTES)
+		logrd_room_fini(room);
 	return n;
 }

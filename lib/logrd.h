@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "buf.h"
 #include "frame.h"
 
 struct arena;
@@ -35,5 +36,17 @@ struct logrd_message {
  */
 size_t logrd_read(const struct logrd_slice *s, const struct seal *seal,
 	struct arena *a, struct logrd_message *out, struct err *e);
+
+/*
+ * The same, one after the other and without a copy: a message lasts until fn
+ * returns.  room is used again and again.
+ */
+struct logrd_room {
+	struct buf frames, payload;
+};
+void logrd_room_fini(struct logrd_room *r);
+typedef void (*logrd_fn)(void *arg, const struct logrd_message *m);
+size_t logrd_each(const struct logrd_slice *s, const struct seal *seal,
+	struct logrd_room *room, logrd_fn fn, void *arg, struct err *e);
 
 #endif

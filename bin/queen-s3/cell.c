@@ -64,7 +64,6 @@ cell_call_end(struct cell_call *k)
 		loop_timer_fini(&k->slice);
 	PQclear(k->res);
 	arena_fini(&k->arena);
-	arena_fini(&k->room);
 	free(k);
 }
 
@@ -96,6 +95,7 @@ cell_free(struct cell *c)
 	pgpool_free(c->pool);
 	while ((k = LIST_FIRST(&c->calls)) != NULL)
 		cell_call_end(k);
+	logrd_room_fini(&c->room);
 	free(c);
 }
 

@@ -69,43 +69,45 @@ blocked(struct cell_call *k, int64_t offset, int64_t ts_us)
 	k->shut = true;
 }
 
+static void
+on_message(void *arg, const struct logrd_message *m)
+{
+	struct cell_call *k = arg;
+	const struct record r = {
+		.txn = m->frame.txn,
+		.offset = m->offset,
+		.ts_us = k->ts_us,
+		.payload = m->payload,
+		.null = m->payload.n == 0,
+	};
+
+	engine_on_record(k->engine, k->id, k->entry - 1, &r);
+}
+
 /* The records of one row from the asked offset on. */
 static void
 segment(struct cell_call *k)
 {
 	int64_t base = pgbin_i64(k->res, k->row, COL_BASE);
 	int64_t last = pgbin_i64(k->res, k->row, COL_LAST);
-	int64_t ts_us = pgbin_time(k->res, k->row, COL_AT);
 	int64_t asked = k->offset[k->entry - 1];
 	int64_t from = asked > base ? asked : base;
-	struct logrd_slice s = {
+	const struct logrd_slice s = {
 		.blob = pgbin_bytes(k->res, k->row, COL_BLOB),
 		.base = base,
 		.skip = (int32_t)(from - base),
 		.take = (int32_t)(last + 1 - from),
 	};
-	struct logrd_message *m;
 	struct err why = ERR_ZERO;
 	size_t n;
 
 	if (s.take <= 0)
 		return;
-	m = arena_alloc(&k->room, (size_t)s.take * sizeof(*m));
-	n = logrd_read(&s, k->cell->seal, &k->room, m, &why);
-	for (size_t i = 0; i < n; i++) {
-		const struct record r = {
-			.txn = m[i].frame.txn,
-			.offset = m[i].offset,
-			.ts_us = ts_us,
-			.payload = m[i].payload,
-			.null = m[i].payload.n == 0,
-		};
-
-		engine_on_record(k->engine, k->id, k->entry - 1, &r);
-	}
+	k->ts_us = pgbin_time(k->res, k->row, COL_AT);
+	n = logrd_each(
+		&s, k->cell->seal, &k->cell->room, on_message, k, &why);
 	if (n < (size_t)s.take)
-		blocked(k, from + (int64_t)n, ts_us);
-	arena_reset(&k->room);
+		blocked(k, from + (int64_t)n, k->ts_us);
 }
 
 static void

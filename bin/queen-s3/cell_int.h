@@ -13,6 +13,7 @@
 #include <sys/queue.h>
 
 #include "arena.h"
+#include "logrd.h"
 #include "loop.h"
 #include "pgbin.h"
 #include "pgconn.h" /* struct pgstmt */
@@ -39,6 +40,7 @@ struct cell {
 	LIST_HEAD(, cell_call) calls;
 	TAILQ_HEAD(, cell_call) waiting; /* fetches */
 	int fetches;
+	struct logrd_room room; /* of one segment */
 };
 
 /* The rows of an answer, or why there is none; goes on, or ends the call. */
@@ -87,7 +89,7 @@ struct cell_call {
 	size_t entry; /* whose bounds were told, from 1 */
 	bool shut; /* the rest of this entry is not to be had */
 	struct loop_timer slice;
-	struct arena room; /* of one segment */
+	int64_t ts_us; /* of the segment at hand */
 };
 
 struct cell_call *

@@ -64,6 +64,21 @@ make(int n, const struct seal *s)
 	buf_fini(&box);
 }
 
+static struct logrd_room room;
+
+static void
+on_message(void *arg, const struct logrd_message *m)
+{
+	size_t *n = arg;
+
+	assert_int_equal(m->offset, got[*n].offset);
+	assert_int_equal(m->frame.flags, got[*n].frame.flags);
+	assert_true(span_eq(m->frame.txn, got[*n].frame.txn));
+	assert_true(span_eq(m->payload, got[*n].payload));
+	*n += 1;
+}
+
+/* Both ways tell the same. */
 static size_t
 read_slice(int32_t skip, int32_t take, const struct seal *s)
 {
@@ -71,10 +86,18 @@ read_slice(int32_t skip, int32_t take, const struct seal *s)
 		.base = 1000,
 		.skip = skip,
 		.take = take };
+	struct err other = ERR_ZERO;
+	size_t n, told = 0;
 
 	arena_fini(&arena);
 	e = (struct err)ERR_ZERO;
-	return logrd_read(&slice, s, &arena, got, &e);
+	n = logrd_read(&slice, s, &arena, got, &e);
+	assert_int_equal(
+		logrd_each(&slice, s, &room, on_message, &told, &other), n);
+	assert_int_equal(told, n);
+	assert_int_equal(other.kind, e.kind);
+	assert_string_equal(other.text, e.text);
+	return n;
 }
 
 static void
@@ -199,6 +222,7 @@ end(void **state)
 {
 	(void)state;
 	buf_fini(&frames);
+	logrd_room_fini(&room);
 	buf_fini(&blob);
 	arena_fini(&arena);
 	return 0;
