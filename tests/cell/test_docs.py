@@ -388,6 +388,30 @@ def test_readme_tables_run_as_printed(no_last_cell, folder):
             port.give()
 
 
+def test_readme_lake_runs_as_printed(no_last_cell, folder):
+    """The try-out of the lake, likewise."""
+    os.chmod(folder, 0o755)
+    ports = [queenlib.Port() for _ in range(3)]
+    http, s3, status = (str(p.number) for p in ports)
+    env = {"PATH": os.environ["PATH"], "HOME": folder, "LC_ALL": "C.UTF-8",
+           "QUEEN_SERVER": "http://127.0.0.1:" + http,
+           "QUEEN_S3_LISTEN": "127.0.0.1:" + status,
+           "QUEEN_S3_URL": "http://127.0.0.1:" + status,
+           "S3_DIR": folder + "/s3", "S3_PORT": s3}
+    steps = [(c.replace("queenctl up", "queenctl up --port " + http)
+              .replace("/tmp/queen-", folder + "/"),
+              w.replace("/tmp/queen-", folder + "/").replace("6632", http))
+             for c, w in readme_steps(2)]
+    try:
+        shell(steps, env, ROOT)
+    finally:
+        for argv in (["make", "-s", "s3-stop"],
+                     ["build/bin/queenctl", "down", "--dir", folder + "/lake"]):
+            run(argv, env=env, cwd=ROOT)
+        for port in ports:
+            port.give()
+
+
 def test_worked_example_of_queen_runs_as_printed(documented):
     _, here, env, folder = documented
     steps = page_steps("queen.7")
