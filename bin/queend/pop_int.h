@@ -28,6 +28,7 @@ enum {
 	POP_CALL_CANDIDATES = 64,
 	POP_CALLS_MAX = 8, /* in flight, above any lane */
 	POP_TRIES_MAX = 32, /* calls for a pop that does not wait */
+	POP_LOOKS_MAX = 4, /* of these, for nothing but what is doubted */
 	POP_RESOLVE_MAX = 8, /* rounds of looking names up */
 	POP_PROBES_PER_S = 128, /* due entries for parked pops */
 	POP_LEASE_PARK_MAX_MS = 10000, /* heals a lost release hint */
@@ -76,8 +77,8 @@ struct pop {
 	int64_t arrived_ms, deadline_ms;
 	int64_t arrived_us; /* database clock */
 	int64_t held_us; /* minPopWaitTime, monotonic; 0 = not */
-	uint64_t joined_seq; /* calls sent before it joined its lot */
-	int tries, rounds;
+	uint64_t joined_seq; /* when it joined its lot, see pops.seq */
+	int tries, rounds, looks;
 	bool timed; /* deadline is initialised */
 	bool parked; /* its first attempt found nothing */
 	bool counted; /* in pops.parked */
@@ -184,7 +185,7 @@ struct pops {
 	int walks;
 	bool fire_soon, fire_later;
 	int parked, calls;
-	uint64_t call_seq;
+	uint64_t seq; /* clock: calls sent, pops that joined a lot */
 	TAILQ_HEAD(, call) flights; /* oldest first */
 	TAILQ_HEAD(, call) naming; /* answered, names are looked up */
 	struct buf scratch; /* frames of one segment */
@@ -262,6 +263,14 @@ bool lot_opens(const struct lot *l, const struct pop *pop);
 /* One candidate; false when there is none for this pop now. */
 bool lot_take(struct lot *l, const struct pop *pop, struct ring **ring,
 	int64_t *part_id);
+/*
+ * For a pop that does not wait and finds nothing else: one that was seen leased
+ * or locked before it came, and may be free by now.  at: where to go on, NULL
+ * at first.
+ */
+bool lot_take_doubted(struct lot *l, const struct pop *pop, struct tie **at,
+	struct ring **ring, int64_t *part_id);
+size_t lot_doubted(const struct lot *l);
 size_t lot_ready(struct lot *l);
 /* minPopWaitTime: until when pop is held back; 0 = not at all. */
 int64_t lot_hold_ms(struct lot *l, const struct pop *pop, int64_t now_ms);
