@@ -4,7 +4,7 @@
  * due ones, in the heap of waiting ones, or flying and in none.  Both lines
  * are sorted by seq, the moment an entry joined, so taking the smaller head
  * is first in first out over both.  Of those in the heap the doubted ones are
- * in a line as well, sorted by asked.
+ * in a line as well, sorted by asked: one of leased, one of hidden ones.
  */
 #include "hot.h"
 
@@ -37,7 +37,7 @@ struct hot_line {
 
 struct hot {
 	struct map entries;
-	struct hot_line ready, due, doubted;
+	struct hot_line ready, due, leased, hidden;
 	struct hot_entry **heap; /* heap[0] unused */
 	size_t heap_n, heap_cap;
 	size_t flying;
@@ -93,6 +93,13 @@ static struct hot_line *
 line_of(struct hot *h, const struct hot_entry *e)
 {
 	return e->probe ? &h->due : &h->ready;
+}
+
+/* Of the doubted ones. */
+static struct hot_line *
+doubt_of(struct hot *h, const struct hot_entry *e)
+{
+	return e->state == HOT_LEASED ? &h->leased : &h->hidden;
 }
 
 /* Puts e behind prev; NULL = at the front. */
@@ -211,7 +218,7 @@ heap_remove(struct hot *h, struct hot_entry *e)
 	struct hot_entry *last = h->heap[h->heap_n--];
 
 	if (e->doubted)
-		line_remove(&h->doubted, e);
+		line_remove(doubt_of(h, e), e);
 	e->doubted = false;
 	e->heap_at = 0;
 	if (last == e)
@@ -322,17 +329,17 @@ hot_lease(struct hot *h, int64_t part, int64_t lease)
 void
 hot_doubt(struct hot *h, int64_t part, uint64_t asked)
 {
-	struct hot_entry *e = entry_get(h, part);
-	struct hot_entry *prev = h->doubted.last;
+	struct hot_entry *e = entry_get(h, part), *prev;
 
 	if (!e || !e->heap_at || e->doubted)
 		return;
+	prev = doubt_of(h, e)->last;
 	/* answers come nearly in the order of their questions */
 	while (prev && prev->asked > asked)
 		prev = prev->prev;
 	e->asked = asked;
 	e->doubted = true;
-	line_insert(&h->doubted, prev, e);
+	line_insert(doubt_of(h, e), prev, e);
 }
 
 bool
@@ -466,10 +473,13 @@ take_doubted(struct hot *h, struct hot_entry *e, uint64_t upto)
 bool
 hot_take_doubted(struct hot *h, uint64_t upto, int64_t *part)
 {
-	struct hot_entry *e = h->doubted.first;
+	struct hot_entry *e = h->hidden.first;
 
-	if (!take_doubted(h, e, upto))
-		return false;
+	if (!take_doubted(h, e, upto)) {
+		e = h->leased.first;
+		if (!take_doubted(h, e, upto))
+			return false;
+	}
 	*part = e->part;
 	return true;
 }
@@ -550,7 +560,7 @@ hot_probes(const struct hot *h)
 size_t
 hot_doubted(const struct hot *h)
 {
-	return h->doubted.n;
+	return h->leased.n + h->hidden.n;
 }
 
 size_t

@@ -77,7 +77,10 @@ enum hot_take hot_take(struct hot *h, bool probes, int64_t *part);
 /* The same for this one; unknown_too = also when it is idle. */
 enum hot_take
 hot_take_part(struct hot *h, int64_t part, bool unknown_too, bool probes);
-/* Hands out a doubted one, the oldest first, that was seen at upto or before. */
+/*
+ * Hands out a doubted one that was seen at upto or before: hidden ones first,
+ * the oldest first.
+ */
 bool hot_take_doubted(struct hot *h, uint64_t upto, int64_t *part);
 /* The same for this one. */
 bool hot_take_part_doubted(struct hot *h, int64_t part, uint64_t upto);

@@ -230,8 +230,8 @@ look_of(struct lot *l)
 
 /*
  * The lot is dry.  "Nothing there" is for the database to say, so before a pop
- * that does not wait is told it, what is doubted is looked at.  Others park,
- * and hear of what ends.
+ * that does not wait is told it, what is doubted is looked at, once.  Others
+ * park, and hear of what ends.
  */
 static enum drawn
 draw_doubted(struct call *c, struct lot *l, int64_t now_ms)
@@ -245,8 +245,7 @@ draw_doubted(struct call *c, struct lot *l, int64_t now_ms)
 		if (!pop->unsettled)
 			continue;
 		left--;
-		if (pop->q.wait || pop->looks >= POP_LOOKS_MAX ||
-			drop_gone(pop))
+		if (pop->q.wait || pop->looked || drop_gone(pop))
 			continue;
 		int room = POP_CALL_CANDIDATES - c->n;
 		int want = look_of(l), got = 0;
@@ -261,9 +260,7 @@ draw_doubted(struct call *c, struct lot *l, int64_t now_ms)
 			return DRAWN_FULL;
 		if (c->n && opens != c->opens)
 			return DRAWN_OTHER;
-		if (want > room)
-			want = room;
-		while (got < want &&
+		while (got < want && got < room &&
 			lot_take_doubted(l, pop, &at, &ring, &part_id)) {
 			add_cand(c, ring, part_id, now_ms);
 			got++;
@@ -271,7 +268,7 @@ draw_doubted(struct call *c, struct lot *l, int64_t now_ms)
 		if (!got)
 			continue;
 		c->opens = opens;
-		pop->looks++;
+		pop->looked = want <= room;
 		take_off(c, l, pop, got);
 	}
 	return DRAWN_DRY;

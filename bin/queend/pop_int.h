@@ -28,7 +28,6 @@ enum {
 	POP_CALL_CANDIDATES = 64,
 	POP_CALLS_MAX = 8, /* in flight, above any lane */
 	POP_TRIES_MAX = 32, /* calls for a pop that does not wait */
-	POP_LOOKS_MAX = 4, /* of these, for nothing but what is doubted */
 	POP_RESOLVE_MAX = 8, /* rounds of looking names up */
 	POP_PROBES_PER_S = 128, /* due entries for parked pops */
 	POP_LEASE_PARK_MAX_MS = 10000, /* heals a lost release hint */
@@ -78,12 +77,13 @@ struct pop {
 	int64_t arrived_us; /* database clock */
 	int64_t held_us; /* minPopWaitTime, monotonic; 0 = not */
 	uint64_t joined_seq; /* when it joined its lot, see pops.seq */
-	int tries, rounds, looks;
+	int tries, rounds;
 	bool timed; /* deadline is initialised */
 	bool parked; /* its first attempt found nothing */
 	bool counted; /* in pops.parked */
 	bool unsettled; /* in lot.unsettled */
 	bool due; /* deadline over: no more holding */
+	bool looked; /* at what is doubted */
 	bool asked_queue, asked_part;
 	/* in a call */
 	int64_t lease_no;

@@ -125,7 +125,7 @@ def test_what_is_leased_costs_a_pop_few_looks(cell):
         assert cell.pop("q", **kw) == []
         return metric(cell, "queen_pop_candidates_total") - before
 
-    assert 0 < looked() <= 4 * 64
+    assert 0 < looked() <= 64
     assert looked(wait=True, wait_ms=300) == 0
 
 

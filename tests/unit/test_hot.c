@@ -264,11 +264,11 @@ test_doubted_goes_to_those_who_came_later(void **state)
 	hot_end(h, 3, HOT_END_HIDDEN, 700, 0);
 	hot_end(h, 4, HOT_END_LEASED, 900, 0);
 	hot_doubt(h, 1, 30);
-	hot_doubt(h, 2, 10);
-	hot_doubt(h, 4, 20);
+	hot_doubt(h, 2, 20);
+	hot_doubt(h, 4, 10);
 	assert_int_equal(hot_doubted(h), 3);
 	assert_false(hot_take_doubted(h, 9, &part));
-	/* the oldest first; not before the moment it was seen */
+	/* hidden ones, then the oldest; not before the moment it was seen */
 	assert_true(hot_take_doubted(h, 20, &part));
 	assert_int_equal(part, 2);
 	assert_true(hot_take_doubted(h, 20, &part));
