@@ -100,8 +100,9 @@ def fill(cell, headers, queues=("q1", "q2")):
 def fill_by_sql(db, tenant):
     """The rows that jobs and operators write."""
     db.rows("insert into queen.kv_quota (tenant) values (%s)", (tenant,))
-    db.rows("insert into queen.kv_usage values (%s, now(), 1, 1, 1, 1)",
-            (tenant,))
+    # a busy server may have measured by now
+    db.rows("insert into queen.kv_usage values (%s, now(), 1, 1, 1, 1)"
+            " on conflict do nothing", (tenant,))
     db.rows("select queen.connector_status_put_v1('n', %s::uuid[], '{c}',"
             " '{sink}', array['{}'], array['{}'])", ([tenant],))
     db.rows("insert into queen.queue_minutes (minute, queue_id) select"
