@@ -99,7 +99,9 @@ $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(Q_CPPFLAGS) $(EXTRA) $(CPPFLAGS) $(CFLAGS_lib) $(Q_CFLAGS) \
-		$(CFLAGS) -MMD -MP -c -o $@ $<
+		$(CFLAGS) $(UNOPTIMIZED) -MMD -MP -c -o $@ $<
+# It is compiled more often than it is run.
+$(B)/obj/tests/unit/%.o: UNOPTIMIZED = -O0 -U_FORTIFY_SOURCE
 
 # The folder itself is a prerequisite so that a removed file is noticed.
 $(B)/gen/schema_files.c: sql/embed sql $(SQL)
