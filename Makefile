@@ -20,7 +20,7 @@ PYTHON ?= /usr/bin/python3
 CLANG_FORMAT ?= clang-format
 FUZZ_SECONDS ?= 20
 WERROR ?= -Werror
-CFLAGS ?= $(if $(SAN)$(FUZZ),-O1 -g -fno-omit-frame-pointer,-O2 -g)
+CFLAGS ?= $(if $(SAN)$(FUZZ),-O1 -g1 -fno-omit-frame-pointer,-O2 -g)
 
 B := build$(if $(FUZZ),/fuzz,$(if $(SAN),/san))
 Q := $(if $(V),,@)
