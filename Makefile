@@ -93,7 +93,7 @@ link = $(CC) $(Q_CFLAGS) $(CFLAGS) $(Q_LDFLAGS) $(LDFLAGS) -o $@
 	demo deps deps-test FORCE
 .DEFAULT_GOAL := all
 all: $(LIB) $(BINS)
-tests: $(TESTS) $(CORPUS)
+tests: $(TESTS) $(CORPUS) build/pycache.log
 
 $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
@@ -163,8 +163,13 @@ $(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o \
 
 # ---- tests ----
 # Every runner leaves "passed failed skipped" in build/*.sum for the end.
-TEST_ENV = PYTHON='$(PYTHON)' QUEEN_SAN='$(SAN)' QUEEN_BIN_DIR='$(CURDIR)/$(B)/bin'
+TEST_ENV = PYTHON='$(PYTHON)' QUEEN_SAN='$(SAN)' QUEEN_BIN_DIR='$(CURDIR)/$(B)/bin' \
+	PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/build/pycache'
 run_pytest = $(TEST_ENV) sh tests/run-cell $(B)
+# What pytest makes of the tests, once instead of in each of its workers.
+build/pycache.log: $(wildcard tests/cell/*.py)
+	$(Q)mkdir -p build && $(TEST_ENV) $(PYTHON) -m pytest --collect-only \
+		-qq tests/cell >$@
 
 check:
 	sh tests/install-deps build test
@@ -178,11 +183,11 @@ check-built: all tests
 	sh tests/total $(B) || rc=1; exit $$rc
 unit: $(TESTS) $(CORPUS)
 	$(Q)$(TEST_ENV) sh tests/run-unit $(B) $^
-cell: all
+cell: all build/pycache.log
 	$(Q)$(run_pytest) $(PYTEST_ARGS)
 # Sanitizers see nothing new in tests of SQL alone, of texts, of length, or of
 # what is left behind by a kill.
-cell-san: all
+cell-san: all build/pycache.log
 	$(Q)$(run_pytest) $(patsubst %,--ignore-glob='*/test_%*',sql_ docs schema \
 		harness demo soak charge grant crash riders_crash ctl_lock ctl_up \
 		field_state retention two conn_e2e conn_nodes conn_back conn_standby \
@@ -244,4 +249,4 @@ dist:
 # The fetched PostgreSQL servers in build/pg are kept: they are downloads.
 clean:
 	rm -rf build/obj build/bin build/gen build/tests build/san build/fuzz \
-		build/libqueen.a build/pkg.mk build/*.sum build/*.xml build/*.log
+		build/pycache build/libqueen.a build/pkg.mk build/*.sum build/*.xml build/*.log
