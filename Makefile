@@ -249,4 +249,4 @@ dist:
 # The fetched PostgreSQL servers in build/pg are kept: they are downloads.
 clean:
 	rm -rf build/obj build/bin build/gen build/tests build/san build/fuzz \
-		build/pycache build/libqueen.a build/pkg.mk build/*.sum build/*.xml build/*.log
+		build/pgdata build/pycache build/libqueen.a build/pkg.mk build/*.sum build/*.xml build/*.log
