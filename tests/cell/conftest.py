@@ -47,6 +47,7 @@ def pytest_configure(config):
             "allpg: run on the distribution's PostgreSQL, on 17 and on 18",
             "farpg: far on the distribution's PostgreSQL, on 17 and on 18",
             "durable: a server with fsync on",
+            "amount: of much or of long; sanitizers see nothing new in it",
             "soak: long; runs only with QUEEN_SOAK=1",
             "cellenv(**env): environment of the cell fixture's queend"):
         config.addinivalue_line("markers", line)
