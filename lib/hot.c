@@ -3,7 +3,8 @@
  * An entry per tracked partition: in the line of ready ones, in the line of
  * due ones, in the heap of waiting ones, or flying and in none.  Both lines
  * are sorted by seq, the moment an entry joined, so taking the smaller head
- * is first in first out over both.
+ * is first in first out over both.  Of those in the heap the doubted ones are
+ * in a line as well, sorted by asked: one of leased, one of hidden ones.
  */
 #include "hot.h"
 
@@ -18,6 +19,7 @@ struct hot_entry {
 	int64_t until_ms;
 	int64_t lease; /* leased: which one, 0 = unknown */
 	uint64_t seq; /* place in the line */
+	uint64_t asked; /* doubted: when it was seen */
 	struct hot_entry *prev, *next; /* in the line */
 	size_t heap_at; /* 1-based; 0 = not in the heap */
 	uint32_t marks; /* since the last hand-out */
@@ -25,6 +27,7 @@ struct hot_entry {
 	bool probe; /* ready only because time was up */
 	bool released; /* while flying */
 	bool done; /* leased: perhaps no more */
+	bool doubted; /* in the heap and in the line of these */
 };
 
 struct hot_line {
@@ -34,7 +37,7 @@ struct hot_line {
 
 struct hot {
 	struct map entries;
-	struct hot_line ready, due;
+	struct hot_line ready, due, leased, hidden;
 	struct hot_entry **heap; /* heap[0] unused */
 	size_t heap_n, heap_cap;
 	size_t flying;
@@ -90,6 +93,13 @@ static struct hot_line *
 line_of(struct hot *h, const struct hot_entry *e)
 {
 	return e->probe ? &h->due : &h->ready;
+}
+
+/* Of the doubted ones. */
+static struct hot_line *
+doubt_of(struct hot *h, const struct hot_entry *e)
+{
+	return e->state == HOT_LEASED ? &h->leased : &h->hidden;
 }
 
 /* Puts e behind prev; NULL = at the front. */
@@ -207,6 +217,9 @@ heap_remove(struct hot *h, struct hot_entry *e)
 	size_t at = e->heap_at;
 	struct hot_entry *last = h->heap[h->heap_n--];
 
+	if (e->doubted)
+		line_remove(doubt_of(h, e), e);
+	e->doubted = false;
 	e->heap_at = 0;
 	if (last == e)
 		return;
@@ -311,6 +324,22 @@ hot_lease(struct hot *h, int64_t part, int64_t lease)
 
 	if (e && e->state == HOT_LEASED)
 		e->lease = lease;
+}
+
+void
+hot_doubt(struct hot *h, int64_t part, uint64_t asked)
+{
+	struct hot_entry *e = entry_get(h, part), *prev;
+
+	if (!e || !e->heap_at || e->doubted)
+		return;
+	prev = doubt_of(h, e)->last;
+	/* answers come nearly in the order of their questions */
+	while (prev && prev->asked > asked)
+		prev = prev->prev;
+	e->asked = asked;
+	e->doubted = true;
+	line_insert(doubt_of(h, e), prev, e);
 }
 
 bool
@@ -425,6 +454,42 @@ hot_take_part(struct hot *h, int64_t part, bool unknown_too, bool probes)
 	return e->probe ? HOT_TAKE_PROBE : HOT_TAKE_FRESH;
 }
 
+static bool
+take_doubted(struct hot *h, struct hot_entry *e, uint64_t upto)
+{
+	if (!e || !e->doubted || e->asked > upto)
+		return false;
+	/* its marks are kept: the lease may end while this is answered */
+	uint32_t marks = e->marks;
+
+	heap_remove(h, e);
+	e->probe = true;
+	e->seq = ++h->seq;
+	fly(h, e);
+	e->marks = marks;
+	return true;
+}
+
+bool
+hot_take_doubted(struct hot *h, uint64_t upto, int64_t *part)
+{
+	struct hot_entry *e = h->hidden.first;
+
+	if (!take_doubted(h, e, upto)) {
+		e = h->leased.first;
+		if (!take_doubted(h, e, upto))
+			return false;
+	}
+	*part = e->part;
+	return true;
+}
+
+bool
+hot_take_part_doubted(struct hot *h, int64_t part, uint64_t upto)
+{
+	return take_doubted(h, entry_get(h, part), upto);
+}
+
 bool
 hot_end(struct hot *h, int64_t part, enum hot_end end, int64_t until_ms,
 	int64_t now_ms)
@@ -490,6 +555,12 @@ size_t
 hot_probes(const struct hot *h)
 {
 	return h->due.n;
+}
+
+size_t
+hot_doubted(const struct hot *h)
+{
+	return h->leased.n + h->hidden.n;
 }
 
 size_t

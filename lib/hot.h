@@ -57,6 +57,11 @@ bool hot_release(struct hot *h, int64_t part);
 bool hot_done(struct hot *h, int64_t part, int64_t lease);
 /* Names the lease of one that just ended as LEASED; 0 = not known. */
 void hot_lease(struct hot *h, int64_t part, int64_t lease);
+/*
+ * Doubts one that just ended as LEASED or HIDDEN: what was seen at asked, on a
+ * clock of the caller's, may be over, and the word of it on its way.
+ */
+void hot_doubt(struct hot *h, int64_t part, uint64_t asked);
 /* All leased and hidden ones at once. */
 bool hot_release_all(struct hot *h);
 /* Only the hidden ones, e.g. when a delay was changed. */
@@ -72,6 +77,13 @@ enum hot_take hot_take(struct hot *h, bool probes, int64_t *part);
 /* The same for this one; unknown_too = also when it is idle. */
 enum hot_take
 hot_take_part(struct hot *h, int64_t part, bool unknown_too, bool probes);
+/*
+ * Hands out a doubted one that was seen at upto or before: hidden ones first,
+ * the oldest first.
+ */
+bool hot_take_doubted(struct hot *h, uint64_t upto, int64_t *part);
+/* The same for this one. */
+bool hot_take_part_doubted(struct hot *h, int64_t part, uint64_t upto);
 /* Ends a hand-out; until_ms for LEASED and HIDDEN.  True = ready again. */
 bool hot_end(struct hot *h, int64_t part, enum hot_end end, int64_t until_ms,
 	int64_t now_ms);
@@ -79,6 +91,7 @@ bool hot_end(struct hot *h, int64_t part, enum hot_end end, int64_t until_ms,
 enum hot_state hot_state(const struct hot *h, int64_t part);
 size_t hot_ready(const struct hot *h); /* without those only due */
 size_t hot_probes(const struct hot *h); /* ready, but only due */
+size_t hot_doubted(const struct hot *h);
 size_t hot_flying(const struct hot *h);
 size_t hot_count(const struct hot *h); /* all that are tracked */
 /* Marks of the first n ready ones since they were last handed out. */

@@ -42,11 +42,15 @@ PGconn *pgconn_open_sync(const char *conninfo, const char *application_name,
 	int64_t timeout_ms, struct err *e);
 
 /*
- * The statements every pooled session starts with (STORE "Plans"): generic
- * plans, no seqscan/bitmapscan/jit, idle_in_transaction_session_timeout,
- * UTC, and one large allocation that raises glibc's trim threshold.
+ * The statements every session starts with (STORE "Plans"): generic plans, no
+ * seqscan/bitmapscan/jit, idle_in_transaction_session_timeout, UTC.
  */
 extern const char *const pgconn_session_sql;
+/*
+ * For pgconn_session_add of a link with much to do: one large allocation that
+ * raises glibc's trim threshold.  It costs the backend 3 ms.
+ */
+extern const char *const pgconn_heap_sql;
 
 /* Fills *e from a failed result or connection, SQLSTATE included. */
 int pgconn_err(struct err *e, const PGresult *res, const PGconn *conn);

@@ -27,11 +27,13 @@ const char *const pgconn_session_sql =
 	"set idle_in_transaction_session_timeout = '5s';"
 	"set default_transaction_isolation = 'read committed';"
 	"set timezone = 'UTC';"
-	"set client_min_messages = 'warning';"
-	/*
-	 * The conversion allocates 4 MB, touches one and frees it: from then
-	 * on glibc keeps 8 MB of the backend's heap top between calls.
-	 */
+	"set client_min_messages = 'warning'";
+
+/*
+ * The conversion allocates 4 MB, touches one and frees it: from then on glibc
+ * keeps 8 MB of the backend's heap top between calls.
+ */
+const char *const pgconn_heap_sql =
 	"select octet_length(convert_to("
 	"repeat(repeat('x', 1000), 1000), 'LATIN1'))";
 
@@ -412,7 +414,7 @@ pgconn_open_sync(const char *conninfo, const char *application_name,
 	if (conn == NULL)
 		return NULL;
 	r = PQexec(conn, pgconn_session_sql);
-	if (PQresultStatus(r) != PGRES_TUPLES_OK) {
+	if (PQresultStatus(r) != PGRES_COMMAND_OK) {
 		pgconn_err(e, r, conn);
 		PQfinish(conn);
 		conn = NULL;

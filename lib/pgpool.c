@@ -584,6 +584,7 @@ pgpool_new(struct loop *l, const struct pgpool_conf *c)
 			k->lane = lane;
 			k->link = pgconn_new(l, c->conninfo,
 				c->application_name, on_link, k);
+			pgconn_session_add(k->link, pgconn_heap_sql);
 			pgconn_session_add(k->link, backstop);
 		}
 	}

@@ -277,6 +277,7 @@ open_cell(struct sink *s)
 		SPAN_ARG(x->task->name));
 	x->work = pgconn_new(x->loop, x->conninfo, name, on_link, s);
 	x->side = pgconn_new(x->loop, x->conninfo, name, on_link, s);
+	pgconn_session_add(x->work, pgconn_heap_sql);
 	x->feed = feed_new(x, &face);
 }
 

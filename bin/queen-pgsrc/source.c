@@ -371,6 +371,7 @@ open_cell(struct source *s)
 	snprintf(app, sizeof(app), "queen-pgsrc %.*s", SPAN_ARG(name));
 	x->work = pgconn_new(x->loop, x->conninfo, app, on_work, s);
 	x->side = pgconn_new(x->loop, x->conninfo, app, on_side, s);
+	pgconn_session_add(x->work, pgconn_heap_sql);
 	snprintf(x->cell_tag, sizeof(x->cell_tag), "%.*s",
 		SPAN_ARG(x->task->cell_tag));
 	x->pointer_key =

@@ -78,10 +78,21 @@ end_undone(struct call *c, struct cand *k, int64_t now)
 	c->pops->stats.damaged += k->damaged;
 }
 
+/* What a pop without wait is not told on the word of the ring alone. */
 static void
-end_one(struct pops *p, struct cand *k, const struct pop *pop, bool opens,
-	int64_t now)
+doubt(struct call *c, const struct cand *k)
 {
+	struct pops *p = c->pops;
+
+	/* a lease of ours was not known to anybody until now */
+	hot_doubt(k->ring->hot, k->part_id,
+		k->verdict == VERDICT_TOOK ? ++p->seq : c->seq);
+}
+
+static void
+end_one(struct call *c, struct cand *k, const struct pop *pop, int64_t now)
+{
+	struct pops *p = c->pops;
 	enum hot_end end = HOT_END_BACK;
 	int64_t until = 0;
 
@@ -111,7 +122,7 @@ end_one(struct pops *p, struct cand *k, const struct pop *pop, bool opens,
 		until = now + POP_LOCKED_MS;
 		break;
 	case VERDICT_BLOCKED:
-		if (on_blocked(p, k, pop, opens))
+		if (on_blocked(p, k, pop, c->opens))
 			break;
 		end = HOT_END_HIDDEN;
 		until = now + POP_BLOCKED_MS;
@@ -133,6 +144,9 @@ end_one(struct pops *p, struct cand *k, const struct pop *pop, bool opens,
 	hot_end(k->ring->hot, k->part_id, end, until, now);
 	if (k->verdict == VERDICT_TOOK)
 		hot_lease(k->ring->hot, k->part_id, pop->lease_no);
+	if (k->verdict == VERDICT_TOOK || k->verdict == VERDICT_LEASED ||
+		k->verdict == VERDICT_LOCKED)
+		doubt(c, k);
 }
 
 static void
@@ -152,7 +166,7 @@ end_cands(struct call *c)
 				(c->undone || k->damaged))
 				end_undone(c, k, now);
 			else
-				end_one(p, k, pop, c->opens, now);
+				end_one(c, k, pop, now);
 			if (pop->kind == POP_PINNED &&
 				k->verdict != VERDICT_NONE)
 				pop->lot->known = true;
@@ -397,6 +411,7 @@ call_failed(struct call *c, const struct err *e)
 
 		hot_end(k->ring->hot, k->part_id, HOT_END_HIDDEN,
 			now + POP_FAILED_MS, now);
+		doubt(c, k);
 		if (!k->ring->dead)
 			ring_arm(k->ring);
 	}

@@ -164,6 +164,20 @@ take_off(struct call *c, struct lot *l, struct pop *pop, int cands)
 		count_pop_fill_wait(c->pops->x, clk_mono_us() - held_us);
 }
 
+static void
+add_cand(struct call *c, struct ring *ring, int64_t part_id, int64_t now_ms)
+{
+	struct cand *k = &c->cands[c->n++];
+
+	k->ring = ring;
+	k->part_id = part_id;
+	k->verdict = VERDICT_NONE;
+	k->damaged = false;
+	k->group = ring->group;
+	ring->refs++;
+	ring->used_ms = now_ms;
+}
+
 enum drawn {
 	DRAWN_DRY, /* the lot has nothing more */
 	DRAWN_FULL, /* it has, and the call has no room */
@@ -190,21 +204,71 @@ draw(struct call *c, struct lot *l, int64_t now_ms)
 		c->opens = opens;
 		if (want > room)
 			want = room;
-		while (got < want) {
-			struct cand *k = &c->cands[c->n];
+		struct ring *ring;
+		int64_t part_id;
 
-			if (!lot_take(l, pop, &k->ring, &k->part_id))
-				break;
-			k->verdict = VERDICT_NONE;
-			k->damaged = false;
-			k->group = k->ring->group;
-			k->ring->refs++;
-			k->ring->used_ms = now_ms;
-			c->n++;
+		while (got < want && lot_take(l, pop, &ring, &part_id)) {
+			add_cand(c, ring, part_id, now_ms);
 			got++;
 		}
 		if (!got)
 			return DRAWN_DRY;
+		take_off(c, l, pop, got);
+	}
+	return DRAWN_DRY;
+}
+
+/* How many doubted ones it looks at: its share of them. */
+static int
+look_of(struct lot *l)
+{
+	size_t among = l->unsettled > 1 ? (size_t)l->unsettled : 1;
+	size_t share = (lot_doubted(l) + among - 1) / among;
+
+	return share < POP_CALL_CANDIDATES ? (int)share : POP_CALL_CANDIDATES;
+}
+
+/*
+ * The lot is dry.  "Nothing there" is for the database to say, so before a pop
+ * that does not wait is told it, what is doubted is looked at, once.  Others
+ * park, and hear of what ends.
+ */
+static enum drawn
+draw_doubted(struct call *c, struct lot *l, int64_t now_ms)
+{
+	struct pop *pop, *before;
+	int left = l->unsettled;
+
+	for (pop = TAILQ_LAST(&l->waiters, pop_list); pop && left;
+		pop = before) {
+		before = TAILQ_PREV(pop, pop_list, link);
+		if (!pop->unsettled)
+			continue;
+		left--;
+		if (pop->q.wait || pop->looked || drop_gone(pop))
+			continue;
+		int room = POP_CALL_CANDIDATES - c->n;
+		int want = look_of(l), got = 0;
+		bool opens = lot_opens(l, pop);
+		struct tie *at = NULL;
+		struct ring *ring;
+		int64_t part_id;
+
+		if (!want)
+			break;
+		if (room == 0 || (c->n && room < want && room < 8))
+			return DRAWN_FULL;
+		if (c->n && opens != c->opens)
+			return DRAWN_OTHER;
+		while (got < want && got < room &&
+			lot_take_doubted(l, pop, &at, &ring, &part_id)) {
+			add_cand(c, ring, part_id, now_ms);
+			got++;
+		}
+		if (!got)
+			continue;
+		c->opens = opens;
+		pop->looked = want <= room;
 		take_off(c, l, pop, got);
 	}
 	return DRAWN_DRY;
@@ -244,6 +308,8 @@ call_build(struct pops *p)
 		c->tenant = *lot_tenant(l);
 		enum drawn end = draw(c, l, now);
 
+		if (end == DRAWN_DRY)
+			end = draw_doubted(c, l, now);
 		if (end == DRAWN_OTHER)
 			continue; /* stays in front, for the next call */
 		lot_cool(l);
@@ -308,7 +374,7 @@ call_send(struct call *c)
 	pgargs_close(&a);
 	keyring_args(&a, p->x);
 	pgargs_bool(&a, c->opens);
-	c->seq = ++p->call_seq;
+	c->seq = ++p->seq;
 	c->sent_us = clk_mono_us();
 	TAILQ_INSERT_TAIL(&p->flights, c, link);
 	p->calls++;

@@ -76,13 +76,14 @@ struct pop {
 	int64_t arrived_ms, deadline_ms;
 	int64_t arrived_us; /* database clock */
 	int64_t held_us; /* minPopWaitTime, monotonic; 0 = not */
-	uint64_t joined_seq; /* calls sent before it joined its lot */
+	uint64_t joined_seq; /* when it joined its lot, see pops.seq */
 	int tries, rounds;
 	bool timed; /* deadline is initialised */
 	bool parked; /* its first attempt found nothing */
 	bool counted; /* in pops.parked */
 	bool unsettled; /* in lot.unsettled */
 	bool due; /* deadline over: no more holding */
+	bool looked; /* at what is doubted */
 	bool asked_queue, asked_part;
 	/* in a call */
 	int64_t lease_no;
@@ -184,7 +185,7 @@ struct pops {
 	int walks;
 	bool fire_soon, fire_later;
 	int parked, calls;
-	uint64_t call_seq;
+	uint64_t seq; /* clock: calls sent, pops that joined a lot */
 	TAILQ_HEAD(, call) flights; /* oldest first */
 	TAILQ_HEAD(, call) naming; /* answered, names are looked up */
 	struct buf scratch; /* frames of one segment */
@@ -262,6 +263,14 @@ bool lot_opens(const struct lot *l, const struct pop *pop);
 /* One candidate; false when there is none for this pop now. */
 bool lot_take(struct lot *l, const struct pop *pop, struct ring **ring,
 	int64_t *part_id);
+/*
+ * For a pop that does not wait and finds nothing else: one that was seen leased
+ * or locked before it came, and may be free by now.  at: where to go on, NULL
+ * at first.
+ */
+bool lot_take_doubted(struct lot *l, const struct pop *pop, struct tie **at,
+	struct ring **ring, int64_t *part_id);
+size_t lot_doubted(const struct lot *l);
 size_t lot_ready(struct lot *l);
 /* minPopWaitTime: until when pop is held back; 0 = not at all. */
 int64_t lot_hold_ms(struct lot *l, const struct pop *pop, int64_t now_ms);

@@ -117,7 +117,7 @@ lot_join(struct lot *l, struct pop *pop)
 
 	enter(l, pop);
 	TAILQ_INSERT_TAIL(&l->waiters, pop, link);
-	pop->joined_seq = p->call_seq;
+	pop->joined_seq = ++p->seq;
 	if (pop->parked && !p->x->stopping) {
 		pop_park(pop);
 	} else if (pop->q.auto_ack) {
@@ -283,6 +283,51 @@ lot_take(struct lot *l, const struct pop *pop, struct ring **ring,
 		TAILQ_REMOVE(&l->hot_ties, t, link);
 		TAILQ_INSERT_TAIL(&l->hot_ties, t, link);
 		return true;
+	}
+	return false;
+}
+
+size_t
+lot_doubted(const struct lot *l)
+{
+	const struct tie *t;
+	size_t n = 0;
+
+	if (l->kind == POP_PINNED)
+		return 1; /* if any */
+	if (l->kind == POP_WILDCARD)
+		return hot_doubted(l->ring->hot);
+	TAILQ_FOREACH (t, &l->ties, of_lot)
+		n += hot_doubted(t->ring->hot);
+	return n;
+}
+
+bool
+lot_take_doubted(struct lot *l, const struct pop *pop, struct tie **at,
+	struct ring **ring, int64_t *part_id)
+{
+	uint64_t upto = pop->joined_seq;
+
+	*ring = l->ring;
+	switch (l->kind) {
+	case POP_WILDCARD:
+		return hot_take_doubted(l->ring->hot, upto, part_id);
+	case POP_PINNED:
+		*part_id = l->part_id;
+		return hot_take_part_doubted(l->ring->hot, *part_id, upto);
+	case POP_DISCOVERY:
+		break;
+	}
+	if (!*at)
+		*at = TAILQ_FIRST(&l->ties);
+	while (*at) {
+		*ring = (*at)->ring;
+		if (hot_take_doubted((*ring)->hot, upto, part_id))
+			return true;
+		/* the last one stays: it has nothing more */
+		if (!TAILQ_NEXT(*at, of_lot))
+			return false;
+		*at = TAILQ_NEXT(*at, of_lot);
 	}
 	return false;
 }

@@ -22,6 +22,7 @@ no_last_cell  queenctl remembers no private cell; one test at a time has it
 import contextlib
 import fcntl
 import os
+import random
 import shutil
 import signal
 import sys
@@ -40,6 +41,13 @@ from s3kit import bucket, new_bucket, new_gate, s3_server  # noqa: E402, F401
 from sinkkit import sinks  # noqa: E402, F401
 from srckit import src  # noqa: E402, F401
 
+# Files that have tests of many seconds.
+LONG = """auth badinput changed charge conn_back conn_e2e conn_faults conn_host
+conn_nodes conn_standby conn_up crash ctl_lock ctl_up dedup demo docs
+encryption_open field_fire field_state one_port parked purge push race
+retention riders_crash riders_race schema sink_faults sink_modes soak
+sql_changed sql_source src_snapshot src_start src_stream tenancy timer
+timer_fire timer_limits two""".split()
 LOGS = pytest.StashKey()
 SERVERS = {}
 REPORT = {}
@@ -51,6 +59,7 @@ def pytest_configure(config):
             "allpg: run on the distribution's PostgreSQL, on 17 and on 18",
             "farpg: far on the distribution's PostgreSQL, on 17 and on 18",
             "durable: a server with fsync on",
+            "amount: of much or of long; sanitizers see nothing new in it",
             "soak: long; runs only with QUEEN_SOAK=1",
             "cellenv(**env): environment of the cell fixture's queend"):
         config.addinivalue_line("markers", line)
@@ -72,6 +81,14 @@ def pytest_collection_modifyitems(config, items):
         if soak:
             config.hook.pytest_deselected(items=soak)
             items[:] = [i for i in items if i not in soak]
+    if hasattr(config, "workerinput"):
+        # What is long begins early, mixed with as much that is short for each
+        # worker to get its share; all workers must come to the same order.
+        long = [i for i in items if i.path.stem[5:] in LONG]
+        rest = [i for i in items if i.path.stem[5:] not in LONG]
+        first, last = long + rest[:len(long)], rest[len(long):]
+        random.Random(0).shuffle(first)
+        items[:] = first + last
 
 
 def pytest_generate_tests(metafunc):

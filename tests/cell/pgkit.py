@@ -27,6 +27,8 @@ class FarServer(queenlib.Server):
     def __init__(self, version, **settings):
         super().__init__(version, max_replication_slots=30,
                          max_wal_senders=30, **settings)
+
+    def prepare(self):
         # members of `guarded` prove who they are, all others are trusted
         self.admin("create role guarded nologin")
         path = os.path.join(self.data, "pg_hba.conf")
@@ -34,7 +36,6 @@ class FarServer(queenlib.Server):
             rest = f.read()
         with open(path, "w") as f:
             f.write("host all +guarded 127.0.0.1/32 scram-sha-256\n" + rest)
-        self.admin("select pg_reload_conf()")
 
     def new_far(self):
         self.serial += 1

@@ -23,6 +23,7 @@ class Standby(FarServer):
     def __init__(self, of, name):
         self.__dict__.update(of.__dict__)
         self.port, self.running, self.starts = Port(), False, 0
+        self.spare = []
         self.dir = os.path.join(of.dir, name)
         self.data = os.path.join(self.dir, "data")
         self.log = os.path.join(self.dir, "server.log")

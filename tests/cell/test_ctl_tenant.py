@@ -12,11 +12,11 @@ from ctlkit import AUTH, NOTHING, OK, SERVER, USER, answer
 from queenlib import NIL_TENANT, OTHER_TENANT, TENANT, wait_until
 from test_auth import ON as TOKENS
 from test_auth import token
-from test_purge import lasting, rows_of
+from test_purge import lasting, no_jobs, rows_of  # noqa: F401
 
 A, B = OTHER_TENANT, "aabbccdd-1122-3344-5566-778899aabbcc"
 ON = dict(QUEEN_TENANCY_HEADER="true", QUEEN_KV_TRUSTED_PROXY="true",
-          QUEEN_KV_REQUIRE_GRANT="false", RETENTION_INTERVAL="3600000")
+          QUEEN_KV_REQUIRE_GRANT="false")
 FLAG = "--tenant"
 
 
@@ -210,6 +210,7 @@ def test_a_server_that_fails_ends_the_purge(stub):
         "queenctl: no (HTTP 400)\n"
 
 
+@pytest.mark.usefixtures("no_jobs")
 @pytest.mark.cellenv(**ON)
 def test_a_purge_of_a_real_tenant(ctl, db):
     for tenant in (A, B):

@@ -84,8 +84,9 @@ def test_a_queue_that_seals_needs_a_key(ctl):
         "queenctl: this server has no QUEEN_ENCRYPTION_KEY: until it has,"
         " pushes to the queue fail\n")
     # the broker or, when it has not heard of the option, the database says so
-    assert re.match("queenctl: timers_error: (encryption_required|the queue "
-                    r"wants sealed payloads and there is no key) \(HTTP 500",
+    assert re.match("queenctl: timers_error: (encryption_required|operation "
+                    r"0: the queue wants sealed payloads and there is no key)"
+                    r" \(HTTP 500",
                     ctl.fails(SERVER, "timer", "schedule", "vault", "k", "1",
                               "--delay", "1h"))
     assert ctl.run("push", "vault", stdin="1\n2\n", code=SERVER) == \

@@ -235,6 +235,7 @@ def test_a_first_push_under_a_lock_waits_outside(cell, db):
     assert status(cell, "q", "a", "b") == ["duplicate", "queued"]
 
 
+@pytest.mark.amount
 def test_no_statement_for_an_id_we_vouch_for(cell, db):
     """Once the window is known, a new id needs no look at stored ids."""
     push(cell, "q", ["t%d" % i for i in range(100)])

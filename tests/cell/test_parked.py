@@ -317,6 +317,7 @@ def test_vanished_client_gets_nothing_claimed(cell, db, auto):
                     " where batch_end is null") == 0
 
 
+@pytest.mark.amount
 def test_parked_pops_do_not_query(cell, db):
     """What an idle cell asks does not depend on who waits."""
     def calls():

@@ -392,6 +392,7 @@ def test_many_partitions_in_one_request(cell, db):
     assert NIL not in {r["message_id"] for r in got}
 
 
+@pytest.mark.amount
 def test_killed_sessions_lose_and_repeat_nothing(cell, db):
     """Whatever was in doubt answers failed; the retry tells the truth."""
     done, killed, batches = threading.Event(), [], {}

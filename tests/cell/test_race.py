@@ -390,6 +390,7 @@ def test_seeks_and_group_deletes_during_pops(cells, db):
 
 
 @pytest.mark.parametrize("parts", soaked(10000, 100000))
+@pytest.mark.amount
 def test_a_new_group_on_an_old_queue_of_many_partitions(cell, db, parts):
     """STORE 2: found in bounded time, all of them, by a waiting pop too."""
     cell.push("q", [1], partition="p0")

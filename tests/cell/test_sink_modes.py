@@ -133,6 +133,7 @@ TABLE_CDC = "create table public.copy (id int primary key, n int, big text, ours
     " text default 'own')"
 
 
+@pytest.mark.amount
 def test_a_table_that_grew_is_not_walked(sinks):
     """The server keeps the plan it made for a small table."""
     s = sinks("grown", "cdc", table="create table public.%s (id int primary"

@@ -304,6 +304,7 @@ def test_killed_in_the_middle_all_or_nothing(cell):
     assert len({m["transactionId"] for m in got}) == len(got) == 500
 
 
+@pytest.mark.amount
 def test_ten_thousand_in_one_second(cells):
     """All within five seconds of their promise, each once."""
     a, b = cells(2)

@@ -215,6 +215,7 @@ def test_killed_inside_the_fire(cell, db, table, event, how):
 
 
 @pytest.mark.durable
+@pytest.mark.amount
 def test_a_killed_database_fires_each_once(cells, db, pg):
     a, b = cells(2)
     fill(a, 2000, -1)

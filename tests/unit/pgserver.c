@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -170,28 +171,104 @@ put_file(const struct pgserver *s, const char *name, const char *mode,
 		die(path);
 }
 
+static void
+make_data(const struct pgserver *s, const char *data)
+{
+	const char *argv[] = { "initdb", "--no-sync", "-D", data, "-U",
+		"postgres", "-A", "trust", "-E", "UTF8", "--locale=C", NULL };
+	int status;
+
+	if (waitpid(spawn(s, argv), &status, 0) < 0 || status != 0) {
+		print_log(s);
+		die("initdb");
+	}
+}
+
+static int
+on_entry(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
+static bool
+remove_tree(const char *path)
+{
+	return nftw(path, on_entry, 16, FTW_DEPTH | FTW_PHYS) == 0;
+}
+
+static bool
+copy_tree(const char *from, const char *to)
+{
+	char command[1024];
+
+	snprintf(command, sizeof command, "cp -a '%s' '%s'", from, to);
+	return system(command) == 0;
+}
+
+/* initdb takes longest of a start: what it makes is kept in build/, copied. */
+static void
+make_or_copy_data(const struct pgserver *s, const char *data)
+{
+	char kept[320], new[328], lock[328];
+	int fd;
+
+	snprintf(kept, sizeof kept, "build/pgdata/unit-%d%s", (int)s->uid,
+		s->bin);
+	for (char *p = kept + strlen("build/pgdata/"); *p != '\0'; p++)
+		*p = *p == '/' ? '-' : *p;
+	snprintf(new, sizeof new, "%s.new", kept);
+	snprintf(lock, sizeof lock, "%s.lock", kept);
+	if (mkdir("build/pgdata", 0755) != 0 && errno != EEXIST) {
+		make_data(s, data); /* not run from the root of the source */
+		return;
+	}
+	fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0 || flock(fd, LOCK_EX) != 0)
+		die(lock);
+	if (access(kept, F_OK) == 0) {
+		if (!copy_tree(kept, data))
+			die(kept);
+	} else {
+		make_data(s, data);
+		remove_tree(new); /* of one that was killed */
+		if (!copy_tree(data, new) || rename(new, kept) != 0)
+			die(new);
+	}
+	close(fd);
+}
+
+/* In memory when there is room. */
+static const char *
+home(void)
+{
+	struct statvfs fs;
+	const char *shm = "/dev/shm";
+
+	if (access(shm, W_OK) != 0 || statvfs(shm, &fs) != 0 ||
+		(uint64_t)fs.f_bavail * fs.f_frsize < (uint64_t)1 << 32)
+		return "/tmp";
+	return shm;
+}
+
 void
 pgserver_init(struct pgserver *s)
 {
 	char data[80];
-	const char *argv[] = { "initdb", "--no-sync", "-D", data, "-U",
-		"postgres", "-A", "trust", "-E", "UTF8", "--locale=C", NULL };
-	int status;
 
 	memset(s, 0, sizeof *s);
 	find_bin(s);
 	s->uid = geteuid() == 0 ? NOBODY : geteuid();
 	s->gid = geteuid() == 0 ? NOBODY : getegid();
-	snprintf(s->dir, sizeof s->dir, "/tmp/queen-unit-XXXXXX");
+	snprintf(s->dir, sizeof s->dir, "%s/queen-unit-XXXXXX", home());
 	if (mkdtemp(s->dir) == NULL)
 		die("mkdtemp");
 	if (geteuid() == 0 && chown(s->dir, s->uid, s->gid) != 0)
 		die("chown");
 	snprintf(data, sizeof data, "%s/data", s->dir);
-	if (waitpid(spawn(s, argv), &status, 0) < 0 || status != 0) {
-		print_log(s);
-		die("initdb");
-	}
+	make_or_copy_data(s, data);
 	put_file(s, "pg_hba.conf", "w",
 		"host all guarded 127.0.0.1/32 scram-sha-256\n"
 		"local all all trust\nhost all all 127.0.0.1/32 trust\n");
@@ -238,20 +315,11 @@ pgserver_stop(struct pgserver *s)
 	s->pid = 0;
 }
 
-static int
-on_entry(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-	(void)st;
-	(void)type;
-	(void)at;
-	return remove(path);
-}
-
 void
 pgserver_fini(struct pgserver *s)
 {
 	pgserver_stop(s);
-	if (nftw(s->dir, on_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
+	if (!remove_tree(s->dir))
 		die("cannot remove the folder");
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A PostgreSQL server of a test's own: a folder under /tmp, a free port on
- * loopback, trust for everybody but the role `guarded` (password by scram).
- * It dies with the test program.  A helper that fails prints why and exits.
+ * A PostgreSQL server of a test's own: a folder in memory or under /tmp, a
+ * free port on loopback, trust for everybody but the role `guarded` (password
+ * by scram).  It dies with the test program.  A helper that fails prints why
+ * and exits.
  */
 #ifndef QUEEN_TEST_PGSERVER_H
 #define QUEEN_TEST_PGSERVER_H

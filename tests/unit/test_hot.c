@@ -246,6 +246,76 @@ test_marks_are_counted_since_the_last_hand_out(void **state)
 	hot_free(h);
 }
 
+static void
+test_doubted_goes_to_those_who_came_later(void **state)
+{
+	struct hot *h = hot_new();
+	int64_t part = 0;
+
+	(void)state;
+	for (int i = 1; i <= 4; i++) {
+		hot_mark(h, i, 0);
+		take(h);
+	}
+	hot_doubt(h, 1, 1); /* only what waits for a time is doubted */
+	assert_int_equal(hot_doubted(h), 0);
+	hot_end(h, 1, HOT_END_LEASED, 1000, 0);
+	hot_end(h, 2, HOT_END_HIDDEN, 500, 0);
+	hot_end(h, 3, HOT_END_HIDDEN, 700, 0);
+	hot_end(h, 4, HOT_END_LEASED, 900, 0);
+	hot_doubt(h, 1, 30);
+	hot_doubt(h, 2, 20);
+	hot_doubt(h, 4, 10);
+	assert_int_equal(hot_doubted(h), 3);
+	assert_false(hot_take_doubted(h, 9, &part));
+	/* hidden ones, then the oldest; not before the moment it was seen */
+	assert_true(hot_take_doubted(h, 20, &part));
+	assert_int_equal(part, 2);
+	assert_true(hot_take_doubted(h, 20, &part));
+	assert_int_equal(part, 4);
+	assert_false(hot_take_doubted(h, 20, &part));
+	assert_false(hot_take_part_doubted(h, 1, 29));
+	assert_false(hot_take_part_doubted(h, 3, UINT64_MAX));
+	assert_false(hot_take_part_doubted(h, 9, UINT64_MAX));
+	assert_true(hot_take_part_doubted(h, 1, 30));
+	assert_int_equal(hot_flying(h), 3);
+	assert_int_equal(hot_next_ms(h), 700);
+	/* seen anew: of no use to who came before */
+	hot_end(h, 4, HOT_END_LEASED, 900, 0);
+	hot_doubt(h, 4, 40);
+	assert_false(hot_take_doubted(h, 39, &part));
+	/* one that was not needed is a probe, no work that was told of */
+	assert_true(hot_end(h, 2, HOT_END_BACK, 0, 0));
+	assert_int_equal(hot_take(h, false, &part), HOT_TAKE_NONE);
+	assert_int_equal(hot_take(h, true, &part), HOT_TAKE_PROBE);
+	assert_int_equal(part, 2);
+	/* what wakes is doubted no more */
+	assert_true(hot_release(h, 4));
+	assert_int_equal(hot_doubted(h), 0);
+	assert_int_equal(hot_take(h, false, &part), HOT_TAKE_FRESH);
+	assert_int_equal(part, 4);
+	hot_free(h);
+}
+
+static void
+test_a_look_at_a_doubted_one_keeps_its_marks(void **state)
+{
+	struct hot *h = hot_new();
+
+	(void)state;
+	hot_mark(h, 1, 0);
+	take(h);
+	hot_end(h, 1, HOT_END_LEASED, 1000, 0);
+	hot_doubt(h, 1, 1);
+	hot_mark(h, 1, 5);
+	assert_true(hot_take_part_doubted(h, 1, 1));
+	hot_end(h, 1, HOT_END_LEASED, 1000, 10);
+	/* the end that is told of now may not have seen that message */
+	assert_true(hot_done(h, 1, 0));
+	assert_int_equal(hot_state(h, 1), HOT_READY);
+	hot_free(h);
+}
+
 /*
  * Against a naive model of the database: each partition has messages and
  * perhaps a lease; marks and releases are told as the announcements tell
@@ -261,6 +331,7 @@ struct model {
 	int64_t lease[PARTS], ended[PARTS]; /* ended: word on its way */
 	int64_t leases;
 	bool flying[PARTS];
+	uint64_t clock; /* of hot_doubt */
 };
 
 static void
@@ -284,6 +355,7 @@ check(const struct hot *h, const struct model *m)
 	}
 	assert_int_equal(ready, hot_ready(h) + hot_probes(h));
 	assert_int_equal(flying, hot_flying(h));
+	assert_true(hot_doubted(h) <= hot_count(h) - ready - flying);
 }
 
 static void
@@ -294,6 +366,7 @@ verdict(struct hot *h, struct model *m, int i, int64_t now)
 		hot_end(h, i, HOT_END_BACK, 0, now);
 	} else if (m->leased[i]) {
 		hot_end(h, i, HOT_END_LEASED, m->lease_until[i], now);
+		hot_doubt(h, i, ++m->clock);
 	} else if (!m->pending[i]) {
 		/* a mark may come between the snapshot and the verdict */
 		if (rand() % 3 == 0) {
@@ -307,6 +380,7 @@ verdict(struct hot *h, struct model *m, int i, int64_t now)
 		m->lease_until[i] = now + 1 + rand() % 50;
 		hot_end(h, i, HOT_END_LEASED, m->lease_until[i], now);
 		hot_lease(h, i, m->lease[i]);
+		hot_doubt(h, i, ++m->clock);
 	}
 }
 
@@ -316,7 +390,7 @@ step(struct hot *h, struct model *m, int64_t now)
 	int i = rand() % PARTS;
 	int64_t part;
 
-	switch (rand() % 7) {
+	switch (rand() % 8) {
 	case 0:
 		m->pending[i] = true;
 		hot_mark(h, i, now);
@@ -340,6 +414,12 @@ step(struct hot *h, struct model *m, int64_t now)
 		} else {
 			m->pending[i] = false;
 			m->ended[i] = m->lease[i];
+		}
+		break;
+	case 7: /* somebody doubts what is leased */
+		if (hot_take_doubted(h, m->clock - m->clock % 3, &part)) {
+			assert_false(m->flying[part]);
+			m->flying[part] = true;
 		}
 		break;
 	case 6: /* the word of it comes, perhaps late */
@@ -443,6 +523,8 @@ main(void)
 		cmocka_unit_test(test_no_partition_starves_among_busy_ones),
 		cmocka_unit_test(
 			test_marks_are_counted_since_the_last_hand_out),
+		cmocka_unit_test(test_doubted_goes_to_those_who_came_later),
+		cmocka_unit_test(test_a_look_at_a_doubted_one_keeps_its_marks),
 		cmocka_unit_test(test_random_events_lose_no_work),
 		cmocka_unit_test(test_many_parked_come_due_in_order),
 	};

@@ -197,10 +197,9 @@ test_big_values_both_ways(void **state)
 {
 	enum { BIG = 5000000 };
 	struct fix *f = *state;
-	char *big = malloc(BIG);
+	char *big = memset(malloc(BIG), 'x', BIG);
 	struct pglink_param p = { span_make(big, BIG) };
 
-	memset(big, 'x', BIG);
 	f->conn.ssl = CONNDOC_REQUIRE;
 	f->conf.use = PGLINK_PIPELINE;
 	dial_up(f);
