@@ -157,8 +157,6 @@ write_sink(const struct set *s, struct span secret, struct buf *out)
 	struct jwrite w;
 	struct jspan j;
 
-	/* enough for every escape: nothing of the secret is left behind */
-	buf_reserve(out, s->config.n + 6 * secret.n + 65536);
 	jwrite_init(&w, out);
 	jwrite_object(&w);
 	if (s->config.n) {
@@ -176,6 +174,8 @@ write_sink(const struct set *s, struct span secret, struct buf *out)
 		if (cmd_typed(s->a, members[i].flag))
 			write_flag(s->a, i, &w);
 	jwrite_kv_bool(&w, "enabled", s->enabled);
+	/* enough for every escape: a buffer that grows would leave it behind */
+	buf_reserve(out, 6 * secret.n + 64);
 	if (secret.n)
 		jwrite_kv_str(&w, "secretKey", secret);
 	jwrite_end(&w);
