@@ -32,7 +32,7 @@ enum {
 	RUN_PAUSE_MIN_MS = 200,
 	RUN_PAUSE_MAX_MS = 10000,
 	RUN_STOP_QUEEND_MS = 20000,
-	RUN_STOP_TOOL_MS = 130000, /* above the longest grace */
+	RUN_STOP_TOOL_MS = 130000, /* above every default grace */
 	RUN_LOG_MAX_BYTES = 16 << 20,
 };
 

@@ -90,12 +90,24 @@ def test_a_private_cell_with_tools(home_cell):
     ctl.run("connector", "apply", "s", "-f", "-",
             stdin=json.dumps(SINK))
 
+    ctl.env["QUEEN_S3_URL"] = "http://127.0.0.1:%d" % ctl.s3
+    ctl.run("s3", "set", "--queues", "q", "--endpoint", "http://127.0.0.1:1",
+            "--region", "r", "--bucket", "b", "--access-key", "a",
+            "--path-style",
+            QUEEN_S3_SECRET_KEY=PASSWORD)
+
     def failed():
         found = ctl.json("connector", "get", "s")["status"]
         return found if found.get("phase") == "error" else None
     block = wait_until(failed)
     assert block["error"]["code"] == "postgres"
     assert wait_until(lambda: health(ctl.sink)["processes"] == 1)
+
+    def refused():
+        return [s["bucket"]["error"] for s in
+                ctl.json("s3", "status")["sinks"]
+                if s["phase"] == "starting" and s["bucket"]["error"]]
+    assert "onnect" in wait_until(refused)[0]
     # a tool that dies is started again
     os.kill(running["queen-pgsrc"], signal.SIGKILL)
     wait_until(lambda: below(up["pid"]).get("queen-pgsrc",
