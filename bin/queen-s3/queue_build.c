@@ -58,6 +58,17 @@ queue_build_key(const struct queue *q, struct span partition, int64_t first,
 		w->intent.layout == S3_PER_PARTITION ? &part : NULL);
 }
 
+void
+queue_build_start(const struct queue *q, struct buf *out)
+{
+	const struct queue_window *w = &q->w;
+	struct key_window kw = key_window_of(w);
+
+	key_data(out, &w->keys, &kw, NULL);
+	out->len -= strlen(format_extension(kw.format, kw.codec)) + 1;
+	buf_puts(out, "-p-");
+}
+
 /* ---- going up ---- */
 
 static void

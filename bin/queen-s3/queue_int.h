@@ -128,7 +128,7 @@ struct queue_window {
 	/* per-partition */
 	struct queue_part *parts;
 	size_t parts_n, parts_cap, part;
-	struct buf part_name, part_key;
+	struct buf part_name, part_key, part_start;
 	struct doc_plan_writer *plan;
 	struct doc_plan_reader *old;
 	struct buf old_text;
@@ -301,6 +301,8 @@ void queue_build_objects(struct queue *q); /* the next one */
 /* A format in w; -1: it has ended as failed. */
 int queue_build_begin(struct queue *q);
 void queue_build_end(struct queue *q); /* the object goes up */
+/* What the keys of all partitions begin with. */
+void queue_build_start(const struct queue *q, struct buf *out);
 void queue_build_key(const struct queue *q, struct span partition,
 	int64_t first, int64_t last, struct buf *out);
 

@@ -19,6 +19,8 @@ on_io(void *arg, const struct s3_answer *a, const struct s3_error *e)
 	struct queue_io *io = &q->io;
 
 	io->req = NULL;
+	if (q->ending)
+		return;
 	if (!e) {
 		q->retry_ms = 0;
 		io->fn(q, a);

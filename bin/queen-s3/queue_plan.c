@@ -158,47 +158,67 @@ remember(struct queue_window *w, struct span key)
 	w->olds[w->olds_n++] = p;
 }
 
+/* Without it objects of the first try might stay: twice in the lake. */
 static void
-old_read(struct queue *q, int rc, int64_t k, const struct err *e)
+old_unreadable(struct queue *q, const char *why)
 {
-	struct queue_window *w = &q->w;
 	char text[400];
 
-	doc_plan_close(w->old);
-	w->old = NULL;
-	buf_fini(&w->old_text);
-	if (rc == 0 && k == w->intent.k) {
-		begin_keys(q);
-		return;
-	}
-	/* without it objects of the first try might stay: twice in the lake */
 	snprintf(text, sizeof(text),
-		"the plan of window %lld in the bucket is not readable: %s",
-		(long long)w->intent.k,
-		rc < 0 ? e->text : "it is of another window");
+		"the plan of window %lld in the bucket cannot be used: %s",
+		(long long)q->w.intent.k, why);
 	queue_fail(q, text);
+}
+
+/* What it names is written over: it has to be of this window. */
+static bool
+is_ours(const struct queue_window *w, struct span key)
+{
+	struct span start = buf_span(&w->part_start);
+
+	return key.n > start.n && memcmp(key.p, start.p, start.n) == 0;
+}
+
+/* 1: there is more; -1: it has ended as failed. */
+static int
+old_step(struct queue *q)
+{
+	struct queue_window *w = &q->w;
+	struct span key;
+	struct err e;
+	int64_t k = 0;
+	int rc = doc_plan_next(w->old, &key, &k, &e);
+
+	if (rc == 1 && is_ours(w, key)) {
+		remember(w, key);
+		return 1;
+	}
+	if (rc == 0 && k == w->intent.k)
+		return 0;
+	old_unreadable(q, rc < 0 ? e.text : "it names what is not of it");
+	return -1;
 }
 
 static void
 old_slice(struct queue *q)
 {
 	struct queue_window *w = &q->w;
-	int64_t end_us = queue_slice_end(), k = 0;
-	struct span key;
-	struct err e;
+	int64_t end_us = queue_slice_end();
+	int rc = 1;
 
 	do {
-		for (int i = 0; i < STEPS_A_LOOK; i++) {
-			int rc = doc_plan_next(w->old, &key, &k, &e);
-
-			if (rc != 1) {
-				old_read(q, rc, k, &e);
-				return;
-			}
-			remember(w, key);
-		}
-	} while (!queue_slice_over(end_us));
-	queue_turn(q, old_slice);
+		for (int i = 0; i < STEPS_A_LOOK && rc == 1; i++)
+			rc = old_step(q);
+	} while (rc == 1 && !queue_slice_over(end_us));
+	if (rc == 1) {
+		queue_turn(q, old_slice);
+		return;
+	}
+	doc_plan_close(w->old);
+	w->old = NULL;
+	buf_fini(&w->old_text);
+	if (rc == 0)
+		begin_keys(q);
 }
 
 static void
@@ -224,6 +244,7 @@ queue_plan(struct queue *q)
 		begin_keys(q);
 		return;
 	}
+	queue_build_start(q, &q->w.part_start);
 	plan_key(q, &key);
 	queue_get(q, q->w.s3, buf_span(&key), QUEUE_CHECKPOINT_MAX, on_old);
 	buf_fini(&key);
@@ -245,38 +266,19 @@ take_number(struct span *s, int64_t *out)
 	return true;
 }
 
-/* Skips up to and with the next dash. */
+/* Partition and offsets out of what follows the start of its key. */
 static void
-skip_field(struct span *s)
+read_key(struct queue_window *w, struct doc_object *o)
 {
-	while (s->n && *s->p != '-') {
-		s->p++;
-		s->n--;
-	}
-	if (s->n) {
-		s->p++;
-		s->n--;
-	}
-}
-
-/* Partition and offsets out of "w-k-from-to-p-partition-first-last". */
-static void
-read_key(struct queue_window *w, const char *ext, struct doc_object *o)
-{
+	size_t start = w->part_start.len;
+	struct span s = span_make(o->key.p + start, o->key.n - start);
+	size_t ext =
+		strlen(format_extension(w->intent.format, w->intent.codec)) + 1;
 	struct buf name = BUF_ZERO;
-	struct span s = o->key;
-	size_t slash = s.n;
 
-	while (slash && s.p[slash - 1] != '/')
-		slash--;
-	s = span_make(s.p + slash, s.n - slash);
-	if (s.n > strlen(ext))
-		s.n -= strlen(ext) + 1;
+	s.n -= s.n > ext ? ext : s.n;
 	o->per_partition =
 		take_number(&s, &o->last) && take_number(&s, &o->first);
-	/* w, three numbers, p */
-	for (int i = 0; i < 5; i++)
-		skip_field(&s);
 	key_unescape(&name, s);
 	o->partition = arena_dup(&w->arena, buf_span(&name));
 	buf_fini(&name);
@@ -296,8 +298,7 @@ queue_plan_left(struct queue *q)
 		return;
 	}
 	w->entry = (struct doc_object){ .key = p->key };
-	read_key(w, format_extension(w->intent.format, w->intent.codec),
-		&w->entry);
+	read_key(w, &w->entry);
 	if (queue_build_begin(q) == 0)
 		queue_build_end(q);
 }

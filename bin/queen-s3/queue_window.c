@@ -32,6 +32,7 @@ queue_window_drop(struct queue *q)
 	free(w->parts);
 	buf_fini(&w->part_name);
 	buf_fini(&w->part_key);
+	buf_fini(&w->part_start);
 	buf_fini(&w->old_text);
 	s3_free(w->s3_own);
 	arena_reset(&w->arena);

@@ -199,8 +199,19 @@ def test_what_a_redo_does_not_build_again_is_emptied(log, bucket, run):
     nodes = {n: run(n, CRASH_AT="before_commit", LAYOUT="per-partition")
              .start(wait=False) for n in names}
     merged = run("merged", CRASH_AT="mid_upload").start(wait=False)
-    for node in (*nodes.values(), merged):
+    wrong = run("wrong", CRASH_AT="mid_upload", LAYOUT="per-partition") \
+        .start(wait=False)
+    for node in (*nodes.values(), merged, wrong):
         node.await_crash()
+    # a plan that names what is not of its window is not carried out
+    o = objects(bucket, "wrong")
+    key = o.side_below + "plans/0000000001.json.zst"
+    bucket.put(key, objects(bucket, "all").side["plans/0000000001.json.zst"])
+    del wrong.extra["QUEEN_S3_CRASH_AT"]
+    wrong.start()
+    block = wrong.await_queue("q", state="failed")
+    assert "names what is not of it" in block["lastError"]["message"]
+    assert objects(bucket, "wrong").keys == o.keys
     keys = {n: set(objects(bucket, n).data) for n in names}
     for n in names:
         bucket.delete(objects(bucket, n).side_below

@@ -104,3 +104,19 @@ def test_rows_of_another_cell(log, bucket, new_lake):
     assert list(o.side) == [MANIFEST % 3]
     m = json.loads(o.side[MANIFEST % 3])
     assert (m["tStart"], m["records"]) == (stamp(2 * HOUR), 1)
+
+
+def test_a_pointer_that_is_lost(log, bucket, new_lake):
+    """The lake holds more than nothing: held, and nothing twice."""
+    fill(log)
+    node = new_lake(bucket, **env()).start()
+    log.await_k("s", "q", 2, node)
+    assert node.term() == 0
+    log.db.rows("update queen.kv set value = '[]' where key ="
+                " 's3:s:q:committed'")
+    log.push("q", "a", ["1"], 2 * HOUR + 5)
+    resume(log, "s")
+    node.start()
+    log.await_k("s", "q", 3, node)
+    assert "queue held until `queenctl s3 resume`" in node.log_text()
+    assert Objects(bucket, "s", "q").records() == log.records["q"]
