@@ -226,8 +226,7 @@ man:
 	$(Q)sh tests/lint/man $(MAN)
 lint: all tests
 	$(Q)MAKE='$(MAKE)' CC='$(CC)' CLANG_FORMAT='$(CLANG_FORMAT)' \
-		FLAGS='-D_GNU_SOURCE -Ilib $(CFLAGS_lib) $(CFLAGS_queenctl) \
-		$(CFLAGS_queen-s3)' \
+		FLAGS='-D_GNU_SOURCE -Ilib $(CFLAGS_lib) $(CFLAGS_queenctl) $(CFLAGS_queen-s3)' \
 		sh tests/lint/run $(B)
 fmt:
 	$(CLANG_FORMAT) -i $(C_FILES)

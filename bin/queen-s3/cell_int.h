@@ -16,7 +16,7 @@
 #include "logrd.h"
 #include "loop.h"
 #include "pgbin.h"
-#include "pgconn.h" /* struct pgstmt */
+#include "pgconn.h"
 
 struct pgpool;
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "format.h" /* struct record */
+#include "format.h"
 #include "s3conf.h"
 #include "span.h"
 #include "stamp.h"
