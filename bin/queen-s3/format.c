@@ -207,9 +207,3 @@ format_records(const struct format *f)
 {
 	return f->records;
 }
-
-int64_t
-format_plain_bytes(const struct format *f)
-{
-	return f->jsonl ? jsonl_plain_bytes(f->jsonl) : 0;
-}

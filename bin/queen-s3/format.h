@@ -52,7 +52,5 @@ int format_finish(struct format *f, struct err *e)
 	__attribute__((warn_unused_result));
 void format_free(struct format *f);
 int64_t format_records(const struct format *f);
-/* JSONL: bytes before compression. */
-int64_t format_plain_bytes(const struct format *f);
 
 #endif

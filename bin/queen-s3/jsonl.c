@@ -26,7 +26,6 @@ struct jsonl {
 	ZSTD_CCtx *zstd;
 	struct archive *gzip;
 	struct buf lines; /* not yet with the codec */
-	int64_t plain_bytes; /* those that are */
 	struct buf partition; /* raw */
 	struct buf head; /* {"partition":"...","offset": */
 	int64_t ts_us;
@@ -77,7 +76,6 @@ pack(struct jsonl *j, struct err *e)
 		rc = pack_gzip(j, e);
 	else
 		object_put(j->out, j->lines.p, j->lines.len);
-	j->plain_bytes += (int64_t)j->lines.len;
 	buf_reset(&j->lines);
 	return rc;
 }
@@ -250,10 +248,4 @@ jsonl_finish(struct jsonl *j, struct err *e)
 		return err_set(
 			e, ERR_BUG, "gzip: %s", archive_error_string(j->gzip));
 	return 0;
-}
-
-int64_t
-jsonl_plain_bytes(const struct jsonl *j)
-{
-	return j->plain_bytes + (int64_t)j->lines.len;
 }

@@ -19,6 +19,5 @@ int jsonl_add(struct jsonl *j, const struct record *r, struct err *e)
 int jsonl_finish(struct jsonl *j, struct err *e)
 	__attribute__((warn_unused_result));
 void jsonl_free(struct jsonl *j);
-int64_t jsonl_plain_bytes(const struct jsonl *j);
 
 #endif

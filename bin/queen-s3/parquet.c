@@ -23,7 +23,7 @@ enum { UTF8 = 0, TIMESTAMP_MICROS = 10 };
 
 static const char magic[] = "PAR1";
 
-const struct parquet_column_is parquet_columns[PARQUET_COLUMNS] = {
+static const struct parquet_column_is columns[PARQUET_COLUMNS] = {
 	{ "partition", PARQUET_BYTE_ARRAY, PARQUET_REQUIRED,
 		PARQUET_PLAIN_DICTIONARY, UTF8 },
 	{ "offset", PARQUET_INT64, PARQUET_REQUIRED,
@@ -71,8 +71,7 @@ parquet_new(const struct format_of *o, int64_t group_rows, struct object *out,
 	buf_put_span(&p->queue, o->queue);
 	buf_put_span(&p->tenant, o->tenant);
 	for (size_t i = 0; i < PARQUET_COLUMNS; i++)
-		parquet_column_init(
-			&p->columns[i], &parquet_columns[i], &p->pack);
+		parquet_column_init(&p->columns[i], &columns[i], &p->pack);
 	parquet_pieces_init(&p->ready);
 	object_put(out, magic, MAGIC_BYTES);
 	p->at = MAGIC_BYTES;
@@ -201,7 +200,7 @@ write_schema(struct parquet_thrift *t)
 	parquet_t_i32(t, 5, PARQUET_COLUMNS);
 	parquet_t_close(t);
 	for (size_t i = 0; i < PARQUET_COLUMNS; i++)
-		write_column(t, &parquet_columns[i]);
+		write_column(t, &columns[i]);
 }
 
 static void

@@ -54,8 +54,8 @@ parquet_pieces_add(struct parquet_pieces *l, struct span head, struct span body)
 	l->last = &p->next;
 }
 
-void
-parquet_pieces_move(struct parquet_pieces *to, struct parquet_pieces *from)
+static void
+pieces_move(struct parquet_pieces *to, struct parquet_pieces *from)
 {
 	if (!from->first)
 		return;
@@ -407,7 +407,7 @@ parquet_column_end(struct parquet_column *c, int64_t at,
 			buf_span(&c->dict), out);
 		data_at += c->packed_bytes - packed;
 	}
-	parquet_pieces_move(out, &c->pieces);
+	pieces_move(out, &c->pieces);
 	write_meta(c, at, data_at, t);
 	chunk->plain_bytes = c->plain_bytes;
 	chunk->packed_bytes = c->packed_bytes;

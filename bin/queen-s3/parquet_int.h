@@ -104,7 +104,6 @@ struct parquet_column_is {
 	int converted; /* -1: none */
 };
 enum { PARQUET_COLUMNS = 5 };
-extern const struct parquet_column_is parquet_columns[PARQUET_COLUMNS];
 
 /* Finished bytes of the file, waiting for their turn. */
 struct parquet_piece {
@@ -119,8 +118,6 @@ void parquet_pieces_init(struct parquet_pieces *l);
 void parquet_pieces_fini(struct parquet_pieces *l);
 void parquet_pieces_add(
 	struct parquet_pieces *l, struct span head, struct span body);
-void parquet_pieces_move(
-	struct parquet_pieces *to, struct parquet_pieces *from);
 
 struct parquet_pack {
 	enum s3_codec codec;

@@ -24,7 +24,7 @@ assert_lines(const struct record *r, size_t n, const char *want)
 {
 	struct buf b = BUF_ZERO;
 
-	assert_int_equal(fix_encode(&plain, r, n, &b), strlen(want));
+	fix_encode(&plain, r, n, &b);
 	buf_putc(&b, '\0');
 	assert_string_equal(b.p, want);
 	buf_fini(&b);
@@ -258,8 +258,7 @@ codecs_give_the_same_bytes_again_and_decode_to_the_plain(void **state)
 		fix_encode(packed[i], r, RECORDS, &one);
 		/* a context that has packed something else since */
 		fix_encode(packed[i], r, 3, &two);
-		assert_int_equal(
-			fix_encode(packed[i], r, RECORDS, &two), lines.len);
+		fix_encode(packed[i], r, RECORDS, &two);
 		assert_true(span_eq(buf_span(&one), buf_span(&two)));
 		assert_true(one.len < lines.len / 2);
 		(packed[i] == &zstd ? unzstd : gunzip)(&one, &two);
@@ -417,7 +416,7 @@ no_records_are_an_empty_object(void **state)
 	struct buf b = BUF_ZERO, lines = BUF_ZERO;
 
 	(void)state;
-	assert_int_equal(fix_encode(&plain, NULL, 0, &b), 0);
+	fix_encode(&plain, NULL, 0, &b);
 	assert_int_equal(b.len, 0);
 	fix_encode(&zstd, NULL, 0, &b);
 	assert_true(b.len > 0);
@@ -447,11 +446,11 @@ a_hundred_thousand_records_are_as_large_as_they_must(void **state)
 	for (size_t i = 0; i < RECORDS; i++)
 		r[i] = rec("cust-0420", (int64_t)(100000 + i), "t",
 			1788516000121004 + (int64_t)i, "{\"n\":1}");
-	assert_int_equal(fix_encode(&plain, r, RECORDS, &b), RECORDS * line);
+	fix_encode(&plain, r, RECORDS, &b);
 	assert_int_equal(b.len, RECORDS * line);
-	assert_int_equal(fix_encode(&zstd, r, RECORDS, &b), RECORDS * line);
+	fix_encode(&zstd, r, RECORDS, &b);
 	assert_true(b.len < RECORDS * line / 10);
-	assert_int_equal(fix_encode(&gzip, r, RECORDS, &b), RECORDS * line);
+	fix_encode(&gzip, r, RECORDS, &b);
 	assert_true(b.len < RECORDS * line / 10);
 	buf_fini(&b);
 	free(r);
