@@ -16,6 +16,11 @@
 #define SECOND INT64_C(1000000)
 #define DAWN INT64_C(1767225600000000)
 
+#ifdef __SANITIZE_ADDRESS__
+enum { SANITIZED = true }; /* what is freed is kept */
+#else
+enum { SANITIZED = false };
+#endif
 enum { MANY = 100000, PART_BYTES = 256 };
 
 static struct engine *e;
@@ -255,6 +260,66 @@ cold_partitions_change_no_peak_and_are_not_read(void **state)
 	assert_int_equal(peak_among(MANY), few);
 }
 
+/* ---- large runs ---- */
+
+static size_t
+resident(void)
+{
+	FILE *f = fopen("/proc/self/statm", "r");
+	unsigned long all, here;
+
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%lu %lu", &all, &here), 2);
+	fclose(f);
+	return here * 4096;
+}
+
+/* Answers of 8 MiB in all, to so many partitions at once. */
+static void
+answer_much(int64_t ts_us)
+{
+	static const char payload[1000];
+	int64_t each = (8 << 20) / 1024 / (int64_t)t.n;
+
+	for (size_t i = 0; i < t.n; i++) {
+		engine_on_entry(e, t.call, i, ENGINE_OK, 1 << 20, 0);
+		for (int64_t k = 0; k < each; k++) {
+			struct record r = { .offset = t.offset[i] + k,
+				.ts_us = ts_us + t.offset[i] + k,
+				.payload = span_make(payload, 1000) };
+
+			engine_on_record(e, t.call, i, &r);
+		}
+	}
+	engine_on_done(e, t.call);
+}
+
+/* Many records a partition: what they hold, little more, and it comes back. */
+static void
+large_runs_take_what_they_hold_and_give_it_back(void **state)
+{
+	const size_t held = 64 << 20;
+	size_t before, most;
+
+	(void)state;
+	begin(DAWN - 500 * SECOND);
+	pass(DAWN, 8, (1 << 20) - 1, DAWN - 400 * SECOND);
+	assert_int_equal(step(), ENGINE_SEEK);
+	answer(0);
+	malloc_trim(0);
+	before = resident();
+	for (int i = 0; i < 8; i++) {
+		assert_int_equal(step(), ENGINE_FETCH);
+		answer_much(DAWN - 400 * SECOND);
+	}
+	most = resident();
+	engine_free(e);
+	malloc_trim(0);
+	assert_true(SANITIZED || (most > before + held - held / 8 &&
+				       most < before + held + held / 8));
+	assert_true(SANITIZED || resident() < before + (3 << 20));
+}
+
 int
 main(void)
 {
@@ -264,6 +329,8 @@ main(void)
 		cmocka_unit_test(partitions_at_rest_cost_nothing_per_round),
 		cmocka_unit_test(
 			cold_partitions_change_no_peak_and_are_not_read),
+		cmocka_unit_test(
+			large_runs_take_what_they_hold_and_give_it_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
