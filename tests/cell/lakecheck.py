@@ -112,17 +112,19 @@ class Tree:
 
 
 def check(tree, queue, sent, sink="default", tenant=TENANT, floor=None,
-          live=False, lost=False):
+          live=False, lost=False, first=1):
     """
     floor   {partition: n}: of what was sent at least the first n are there;
             without it, all
     live    windows are being written: the objects behind the newest manifest
             may be there in part
     lost    what is missing may be so if a manifest says it is lost
+    first   number of the first window, under a prefix that is a later one
     """
     below = "tenant=%s/queue=%s/" % (tenant, escape(queue))
-    windows = manifests(tree, below, (sink, tenant, queue))
-    data = objects(tree, below, windows, live)
+    windows = manifests(tree, below, (sink, tenant, queue), first)
+    data = objects(tree, below, windows, first + len(windows)
+                   if live else None)
     records = {}
     for m, rows in contents(tree, windows, data):
         add(records, m, rows)
@@ -134,14 +136,14 @@ def check(tree, queue, sent, sink="default", tenant=TENANT, floor=None,
 
 # ---- keys and manifests ----
 
-def manifests(tree, below, names):
+def manifests(tree, below, names, first):
     found = []
     for key in tree.glob("_queen/" + below + "windows/*"):
         m = json.loads(tree.bytes(key))
         claim(os.path.basename(key) == "%010d.json" % m["k"], "key", key)
         claim((m["sink"], m["tenant"], m["queue"]) == names, "key", m)
         found.append(m)
-    claim([m["k"] for m in found] == list(range(1, len(found) + 1)),
+    claim([m["k"] for m in found] == list(range(first, first + len(found))),
           "tiling", "windows", [m["k"] for m in found])
     for m in found:
         claim(m["tStart"] < m["tEnd"], "tiling", m)
@@ -151,14 +153,14 @@ def manifests(tree, below, names):
     return found
 
 
-def objects(tree, below, windows, live):
+def objects(tree, below, windows, under_way):
     """Keys of data that one manifest lists, {key: match of NAME}."""
     found, listed = {}, collections.Counter(
         o["key"] for m in windows for o in m["objects"])
     for key in tree.glob(below + "dt=*/**/*"):
         m = NAME.fullmatch(key[len(tree.prefix) + 1 + len(below):])
         claim(m, "key", key)
-        if live and int(m[3]) > len(windows):
+        if int(m[3]) == under_way:
             continue
         claim(listed[key] == 1, "orphan", key)
         found[key] = m

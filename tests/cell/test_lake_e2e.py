@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole way: producers, queend, queen-s3, a bucket, and a reader who
 compares what is there with what was sent."""
-import json
 import time
 
-from lakecheck import Tree, check
+import pytest
+
+from lakecheck import Sent, Tree, check
 from lakeload import ODD, Client, Producers, clock, settled
-from queenlib import TENANT
+from queenlib import TENANT, wait_until
 
 WINDOWS = {"QUEEN_S3_ALIGN": "none", "QUEEN_S3_MAX_WINDOW_MS": "1000"}
 
@@ -79,3 +80,53 @@ def test_all_that_was_sent_is_there_once(db, new_cell, bucket, new_gate,
             lake = check(tree, queue, made.snapshot(queue), name)
             agree(db, node, queue, name, lake)
     assert gate.refused() == []
+
+
+def short(db, cell, bucket, new_lake, folder, seconds, ttl_ms):
+    node = new_lake(bucket, **shape("s", ["q"], LEASE_TTL_MS=ttl_ms,
+                                    MAX_WINDOW_MS=100)).start()
+    with Producers(db, [cell], {"q": list("abc")}, n=1, pause_s=0.1) as made:
+        made.workers.stop.wait(seconds)
+        made.stop()
+    settled(node, ["q"], clock(db))
+    lake = check(Tree(str(folder), bucket, "s").pull(), "q",
+                 made.snapshot("q"), "s")
+    assert len(lake.windows) >= 2 * seconds
+    assert "fenced" not in node.log_text()
+    assert not any(v for n, v in node.metrics().items()
+                   if n.startswith("queen_s3_commit_precondition_lost_total"))
+
+
+def test_a_short_lease_does_not_fence_its_owner(db, new_cell, bucket,
+                                                new_lake, tmp_path):
+    """Acceptance 161: refreshes and fences of many windows, one lease."""
+    short(db, new_cell().start(), bucket, new_lake, tmp_path, 10, 2000)
+
+
+@pytest.mark.soak
+def test_the_shortest_lease_does_not_fence_its_owner(db, new_cell, bucket,
+                                                     new_lake, tmp_path):
+    short(db, new_cell().start(), bucket, new_lake, tmp_path, 40, 1000)
+
+
+def test_a_burst_after_a_lull_is_few_objects(db, new_cell, bucket, new_lake,
+                                             tmp_path):
+    """E3: one record, three windows of nothing, a thousand within less than a
+    window."""
+    cell = new_cell().start()
+    node = new_lake(bucket, **shape("s", ["q"], MAX_WINDOW_MS=2000)).start()
+    cell.push("q", [0], ids=["0"])
+    settled(node, ["q"], clock(db))
+    first = node.queue("q")["k"]
+    lull = time.monotonic()
+    wait_until(lambda: time.monotonic() >= lull + 6, every_s=0.2)
+    for n in range(10):
+        cell.push("q", list(range(100)),
+                  ids=[str(100 * n + i + 1) for i in range(100)])
+        time.sleep(0.1)
+    settled(node, ["q"], clock(db))
+    tree = Tree(str(tmp_path), bucket, "s").pull()
+    sent = [Sent("0", "0")] + [Sent(str(i + 1), str(i % 100))
+                               for i in range(1000)]
+    lake = check(tree, "q", {"Default": sent}, "s")
+    assert first == 1 and len(lake.windows) - first <= 2

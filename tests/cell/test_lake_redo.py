@@ -33,8 +33,8 @@ class Case:
         return Objects(self.bucket, self.name, self.queue)
 
     def first_window(self):
-        wait_until(lambda: "checkpoint/0000000001.json.zst"
-                   in self.objects().side)
+        key = self.objects().side_below + "checkpoint/0000000001.json.zst"
+        wait_until(lambda: self.bucket.get(key), every_s=0.2)
         assert self.node.term() == 0
         self.node.extra["QUEEN_S3_CRASH_AT"] = self.point
 
