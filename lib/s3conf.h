@@ -83,6 +83,8 @@ bool s3conf_align_of(struct span s, enum s3_align *out);
 
 /* A prefix as it is kept: no outer slash, no segment empty, `.` or `..`. */
 bool s3conf_prefix_ok(struct span s);
+/* One name that is safe in a host and in a path. */
+bool s3conf_bucket_ok(struct span s);
 
 /*
  * Appends ` sink=... start=...`, the part of the boot line that is of this

@@ -33,19 +33,29 @@ set_text(struct s3conf_source *s, enum s3conf_key k)
 	return 0;
 }
 
+bool
+s3conf_bucket_ok(struct span s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if (!(s.p[i] >= 'a' && s.p[i] <= 'z') &&
+			!(s.p[i] >= 'A' && s.p[i] <= 'Z') &&
+			!(s.p[i] >= '0' && s.p[i] <= '9') &&
+			!memchr("._-", s.p[i], 3))
+			return false;
+	return s.n > 0;
+}
+
 static int
 set_bucket(struct s3conf_source *s)
 {
-	const char *t = s->v[S3CONF_BUCKET].text;
+	struct span t = span_of(s->v[S3CONF_BUCKET].text);
 
-	for (const char *p = t; *p; p++)
-		if (!(*p >= 'a' && *p <= 'z') && !(*p >= 'A' && *p <= 'Z') &&
-			!(*p >= '0' && *p <= '9') && !strchr("._-", *p))
-			return s3conf_refuse(s, S3CONF_BUCKET,
-				"must be one name, no slash, no space; a "
-				"folder in the bucket is %s",
-				s3conf_key_name(s, S3CONF_PREFIX));
-	s->c->bucket = s3conf_dup(span_of(t));
+	if (!s3conf_bucket_ok(t))
+		return s3conf_refuse(s, S3CONF_BUCKET,
+			"must be one name, no slash, no space; a "
+			"folder in the bucket is %s",
+			s3conf_key_name(s, S3CONF_PREFIX));
+	s->c->bucket = s3conf_dup(t);
 	return 0;
 }
 

@@ -105,7 +105,9 @@ take(struct jspan *j, struct arena *a, const struct doc_field *f, void *base)
 		return take_i64(j, at);
 	case DOC_COUNT:
 		return take_i64(j, at) &&
-		       (*(int64_t *)at >= 0 || jspan_fail(j, "negative"));
+		       ((*(int64_t *)at >= 0 &&
+				*(int64_t *)at <= DOC_COUNT_MAX) ||
+			       jspan_fail(j, "not a count"));
 	case DOC_TIME:
 		return take_time(j, a, at);
 	case DOC_HEX16:
@@ -234,8 +236,8 @@ doc_intent_read(struct span text, struct arena *a, struct doc_intent *out)
 	enum { ALIGN_AT = 7 };
 	static const struct doc_field fields[] = {
 		DOC_FIELD(doc_intent, "k", DOC_COUNT, true, k),
-		DOC_FIELD(doc_intent, "tStart", DOC_I64, true, start_us),
-		DOC_FIELD(doc_intent, "tEnd", DOC_I64, true, end_us),
+		DOC_FIELD(doc_intent, "tStart", DOC_TIME, true, start_us),
+		DOC_FIELD(doc_intent, "tEnd", DOC_TIME, true, end_us),
 		DOC_FIELD(doc_intent, "format", DOC_FORMAT, true, format),
 		DOC_FIELD(doc_intent, "compression", DOC_CODEC, true, codec),
 		DOC_FIELD(doc_intent, "layout", DOC_LAYOUT, true, layout),
@@ -253,8 +255,10 @@ doc_intent_read(struct span text, struct arena *a, struct doc_intent *out)
 		return false;
 	out->align_known = seen & UINT64_C(1) << ALIGN_AT;
 	out->codec = doc_codec_in_force(out->format, out->codec, out->writer);
-	/* a prefix goes into keys */
+	/* a prefix goes into keys, a bucket into the name of a host */
 	if (out->prefix.n && !s3conf_prefix_ok(out->prefix))
+		return false;
+	if (out->bucket.n && !s3conf_bucket_ok(out->bucket))
 		return false;
 	return out->k > 0 && out->start_us < out->end_us;
 }

@@ -16,7 +16,7 @@
 enum doc_type {
 	DOC_TEXT, /* struct span, in the arena or the text */
 	DOC_I64,
-	DOC_COUNT, /* int64_t, not negative */
+	DOC_COUNT, /* int64_t, 0..DOC_COUNT_MAX */
 	DOC_TIME, /* int64_t: `...Z` or integer microseconds */
 	DOC_FORMAT,
 	DOC_CODEC,
@@ -27,6 +27,8 @@ enum doc_type {
 	DOC_TAG, /* cell tag */
 	DOC_WITH /* by `with` */
 };
+/* Tenants write the rows: a number may be added to. */
+#define DOC_COUNT_MAX INT64_C(1000000000000000)
 struct doc_field {
 	const char *name;
 	enum doc_type type;

@@ -119,8 +119,8 @@ read_lost(struct jspan *j, struct arena *a, void *base)
 {
 	static const struct doc_field fields[] = {
 		DOC_FIELD(doc_lost, "partition", DOC_TEXT, true, partition),
-		DOC_FIELD(doc_lost, "from", DOC_I64, true, from),
-		DOC_FIELD(doc_lost, "to", DOC_I64, true, to),
+		DOC_FIELD(doc_lost, "from", DOC_COUNT, true, from),
+		DOC_FIELD(doc_lost, "to", DOC_COUNT, true, to),
 	};
 	struct doc_manifest *m = base;
 	size_t cap = 0;
@@ -149,8 +149,8 @@ doc_manifest_read(struct span text, struct arena *a, struct doc_manifest *out,
 		DOC_FIELD(doc_manifest, "tenant", DOC_TEXT, false, tenant),
 		DOC_FIELD(doc_manifest, "queue", DOC_TEXT, true, queue),
 		DOC_FIELD(doc_manifest, "k", DOC_COUNT, true, k),
-		DOC_FIELD(doc_manifest, "tStart", DOC_I64, true, start_us),
-		DOC_FIELD(doc_manifest, "tEnd", DOC_I64, true, end_us),
+		DOC_FIELD(doc_manifest, "tStart", DOC_TIME, true, start_us),
+		DOC_FIELD(doc_manifest, "tEnd", DOC_TIME, true, end_us),
 		DOC_FIELD(doc_manifest, "format", DOC_FORMAT, true, format),
 		DOC_FIELD(doc_manifest, "compression", DOC_CODEC, true, codec),
 		DOC_FIELD(doc_manifest, "layout", DOC_LAYOUT, true, layout),

@@ -13,6 +13,12 @@
 
 static void read_rows(struct queue *q);
 
+static bool
+has_redo(const struct queue *q)
+{
+	return q->intent_is_text && q->intent.k == q->committed.k + 1;
+}
+
 bool
 queue_owns_manifest(const struct queue *q, const struct doc_manifest *m)
 {
@@ -37,7 +43,8 @@ commit_unreadable(struct queue *q, struct span text)
 	bool ours;
 
 	ours = doc_manifest_read(text, &a, &m, &e) == 0 &&
-	       m.k == q->committed.k + 1 && queue_owns_manifest(q, &m);
+	       m.k == q->committed.k + 1 && queue_owns_manifest(q, &m) &&
+	       m.start_us >= q->committed.end_us;
 	if (ours) {
 		i = (struct doc_intent){ .k = m.k,
 			.start_us = m.start_us,
@@ -123,12 +130,6 @@ queue_guard(struct queue *q)
 
 /* ---- the rows ---- */
 
-static bool
-has_redo(const struct queue *q)
-{
-	return q->intent_is_text && q->intent.k == q->committed.k + 1;
-}
-
 static void
 redo(struct queue *q)
 {
@@ -166,6 +167,9 @@ take_rows(struct queue *q, const struct cell_row *rows)
 	if (!rows[1].found || !doc_committed_read(arena_dup(a, rows[1].value),
 				      a, &q->committed))
 		q->committed = (struct doc_committed){ .end_us = STAMP_NONE };
+	/* no window of ours begins before the one in front of it ended */
+	if (has_redo(q) && q->intent.start_us < q->committed.end_us)
+		q->intent_is_text = false;
 	q->known_us = q->committed.end_us;
 	q->known_k = q->committed.k ? q->committed.k : -1;
 	if (rows[0].found && !q->intent_is_text)

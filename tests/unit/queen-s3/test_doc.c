@@ -162,6 +162,20 @@ what_is_no_intent_is_refused(void **state)
 		       "\"writer\":\"x\",\"tStart\":10"),
 		INTENT("\"format\":\"jsonl\",\"compression\":\"zstd\","
 		       "\"writer\":\"x\",\"tEnd\":1.5"),
+		/* numbers that sums of would leave 64 bits */
+		INTENT("\"format\":\"jsonl\",\"compression\":\"zstd\","
+		       "\"writer\":\"x\",\"k\":9223372036854775807"),
+		INTENT("\"format\":\"jsonl\",\"compression\":\"zstd\","
+		       "\"writer\":\"x\",\"tEnd\":9223372036854775807"),
+		INTENT("\"format\":\"jsonl\",\"compression\":\"zstd\","
+		       "\"writer\":\"x\",\"tStart\":-9223372036854775808"),
+		/* buckets that would lead to another host, or path */
+		INTENT("\"format\":\"jsonl\",\"compression\":\"zstd\","
+		       "\"writer\":\"x\",\"bucket\":\"evil.example/\""),
+		INTENT("\"format\":\"jsonl\",\"compression\":\"zstd\","
+		       "\"writer\":\"x\",\"bucket\":\"a@evil.example:80\""),
+		INTENT("\"format\":\"jsonl\",\"compression\":\"zstd\","
+		       "\"writer\":\"x\",\"bucket\":\"a\\nb\""),
 	};
 	struct doc_intent got;
 	(void)state;
