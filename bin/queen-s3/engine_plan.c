@@ -256,25 +256,36 @@ engine_plan_rewind(struct engine *e)
 	e->group_n = 0;
 }
 
+/*
+ * A cursor stays at the end of its run: the next one may still grow, and move,
+ * until it turns out to hold a record of this window.
+ */
 static const struct engine_rec *
 current(const struct engine *e, const struct engine_cursor *c)
 {
+	const struct engine_run *run = c->run;
+	uint32_t at = c->at;
 	const struct engine_rec *r;
 
-	if (!c->run)
-		return NULL;
-	r = engine_run_rec(c->run, c->at);
+	if (at >= run->used) {
+		run = run->next;
+		if (!run)
+			return NULL;
+		at = run->head;
+	}
+	r = engine_run_rec(run, at);
 	return r->ts_us < e->end_us ? r : NULL;
 }
 
+/* Over r, which is current. */
 static void
 step(struct engine_cursor *c, const struct engine_rec *r)
 {
+	if (c->at >= c->run->used) {
+		c->run = c->run->next;
+		c->at = c->run->head;
+	}
 	c->at += engine_rec_size(r);
-	if (c->at < c->run->used)
-		return;
-	c->run = c->run->next;
-	c->at = c->run ? c->run->head : 0;
 }
 
 /* All partitions of the next name: one was deleted and made again. */
@@ -334,7 +345,7 @@ engine_plan_next(struct engine *e, struct record *r)
 		if (!group(e))
 			return false;
 	}
-	const struct engine_rec *rec = engine_run_rec(c->run, c->at);
+	const struct engine_rec *rec = current(e, c);
 	const char *bytes = (const char *)(rec + 1);
 
 	r->partition = name_of(c->part);

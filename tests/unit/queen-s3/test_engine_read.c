@@ -1012,6 +1012,41 @@ a_sealed_record_below_the_window_is_stepped_over(void **state)
 	assert_int_equal(st.blocked_part, 0);
 }
 
+/* A fetch beyond the window may be on its way in while the window goes out. */
+static void
+what_arrives_while_a_window_goes_out_is_of_the_next(void **state)
+{
+	struct engine_found f = found(1, "a", 0, 0, DAWN + 10 * SECOND);
+	struct record r;
+	uint32_t late;
+
+	(void)state;
+	begins_at(DAWN + MINUTE);
+	names(DAWN + MINUTE, &f, 1);
+	assert_int_equal(step(), ENGINE_SEEK);
+	engine_on_seek(s.e, t.call, 0, false, 0);
+	engine_on_done(s.e, t.call);
+	fetches(1, 0);
+	answers(ENGINE_OK, 1, 0, 0, 1, DAWN + 10 * SECOND);
+	f = found(1, "a", 9, 0, DAWN + 100 * SECOND);
+	names_after_a_wait(DAWN + 2 * MINUTE, &f, 1);
+	fetches(1, 1);
+	late = t.call;
+	engine_on_entry(s.e, late, 0, ENGINE_OK, 10, 0);
+	record(0, 1, DAWN + 100 * SECOND);
+	record(0, 2, DAWN + 100 * SECOND);
+	engine_force(s.e);
+	assert_int_equal(step(), ENGINE_CLOSE);
+	assert_int_equal(planned(), 1);
+	assert_true(engine_plan_next(s.e, &r));
+	assert_int_equal(r.offset, 0);
+	engine_on_done(s.e, late);
+	assert_false(engine_plan_next(s.e, &r));
+	engine_plan_rewind(s.e);
+	assert_true(engine_plan_next(s.e, &r));
+	assert_false(engine_plan_next(s.e, &r));
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int
 main(void)
@@ -1042,6 +1077,7 @@ main(void)
 		T(an_id_under_another_name_is_another_partition),
 		T(one_that_went_before_its_seek_is_lost_whole),
 		T(one_nobody_names_any_more_is_forgotten_a_living_one_is_not),
+		T(what_arrives_while_a_window_goes_out_is_of_the_next),
 		T(a_restart_goes_on_and_ships_nothing_twice),
 		T(a_position_is_where_the_next_window_begins),
 		T(a_redo_is_the_same_window),
