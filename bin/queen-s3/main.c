@@ -97,25 +97,52 @@ unload(struct boot *b)
 	settings_fini(&b->conf);
 }
 
-/* One call as the sink will make it: may this role, and is safeTime whole? */
+/* One call of a boot: 1 or 0 as it answers, -1 when it fails. */
 static int
-try_calls(PGconn *pg, struct err *e)
+try_call(PGconn *pg, const char *sql, struct err *e)
 {
-	PGresult *res = PQexec(
-		pg, "select degraded from queen.safe_time_v1(5000, 30000)");
-	int rc = 0;
+	PGresult *res = PQexec(pg, sql);
+	int rc;
 
-	if (PQresultStatus(res) != PGRES_TUPLES_OK) {
+	if (PQresultStatus(res) == PGRES_TUPLES_OK) {
+		rc = strcmp(PQgetvalue(res, 0, 0), "t") == 0;
+	} else {
 		rc = pgconn_err(e, res, pg);
 		err_wrap(e, "the role may not read the cell (see `queenctl "
 			    "schema grant`)");
-	} else if (strcmp(PQgetvalue(res, 0, 0), "t") == 0) {
-		log_line(LOG_INFO, "queen-s3",
-			"safeTime is degraded: grant pg_read_all_stats to the role",
-			NULL);
 	}
 	PQclear(res);
 	return rc;
+}
+
+/* What the sinks will call: may this role, and is safeTime whole? */
+static int
+try_calls(PGconn *pg, struct err *e)
+{
+	int degraded = try_call(pg,
+		"select degraded from queen.safe_time_v1(5000, 30000),"
+		" (select count(*) from queen.lake_queues_v1('" TENANT_DEFAULT
+		"')) q, (select count(*) from queen.lake_sinks_v1()) s",
+		e);
+	int writes;
+
+	if (degraded < 0)
+		return -1;
+	writes = try_call(pg,
+		"select bool_and(has_table_privilege('queen.kv', p))"
+		" from unnest('{insert,update,delete}'::text[]) p",
+		e);
+	if (writes == 0)
+		err_set(e, ERR_AUTH,
+			"the role may not write queen.kv (see `queenctl "
+			"schema grant`)");
+	if (writes <= 0)
+		return -1;
+	if (degraded)
+		log_line(LOG_INFO, "queen-s3",
+			"safeTime is degraded: grant pg_read_all_stats to the role",
+			NULL);
+	return 0;
 }
 
 static int

@@ -137,7 +137,12 @@ def test_a_cell_that_is_not_ready(empty_db, db, bucket, new_lake):
     wait_until(node.healthy)
     assert node.term() == 0
     role = db.role("reader")
-    ends(new_lake(bucket, PG_USER=role, **env()), 3, "permission denied")
+    ends(new_lake(bucket, PG_USER=role, **env()), 3,
+         "permission denied for schema queen")
+    db.rows("grant usage on schema queen to %s" % role)
+    db.rows("grant select on all tables in schema queen to %s" % role)
+    ends(new_lake(bucket, PG_USER=role, **env()), 3,
+         "the role may not write queen.kv")
 
 
 # ---- what it shows ----
