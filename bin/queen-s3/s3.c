@@ -45,6 +45,7 @@ req_free(struct s3_req *r)
 	s3_upload_free(r);
 	loop_timer_fini(&r->timer);
 	buf_fini(&r->key);
+	buf_fini(&r->after);
 	buf_fini(&r->send.query);
 	buf_fini(&r->send.text);
 	buf_fini(&r->reply.body);
@@ -309,6 +310,7 @@ s3_list(struct s3 *s, struct span prefix, struct span after, int max, s3_fn fn,
 		{ SPAN_LIT("prefix"), prefix },
 		{ SPAN_LIT("start-after"), after } };
 
+	buf_put_span(&r->after, after);
 	snprintf(keys, sizeof(keys), "%d", max);
 	q[1].value = span_of(keys);
 	s3_prepare(r, S3_OP_LIST, s3_finish);

@@ -280,8 +280,8 @@ s3_etag_fits(const struct s3_req *r, struct span etag,
 		return true;
 	}
 	log_line(LOG_DEBUG, "queen-s3", "an ETag says nothing",
-		"%sop=%s etag=%.*s", r->s->log_tenant,
-		s3_op_name(r->send.op), SPAN_ARG(etag));
+		"%sop=%s etag=%.*s", r->s->log_tenant, s3_op_name(r->send.op),
+		SPAN_ARG(etag));
 	return true;
 }
 
@@ -305,7 +305,9 @@ static bool
 stored(struct s3_req *r)
 {
 	r->answer.etag = span_of(r->reply.etag);
-	if (r->send.op == S3_OP_PART && !r->reply.etag[0])
+	/* who says something else instead is no S3: a page of some gateway */
+	if (!r->reply.etag[0] &&
+		(r->send.op == S3_OP_PART || r->reply.body.len > 0))
 		return lacks(r, "an ETag");
 	if (!r->reply.etag[0] ||
 		s3_etag_fits(r, r->answer.etag, r->send.md5_raw, 0))
@@ -331,6 +333,17 @@ completed(struct s3_req *r, const struct s3xml *x)
 	return false;
 }
 
+/* Else the same page would be asked for again without an end. */
+static bool
+goes_on(const struct s3_req *r, const struct s3xml *x)
+{
+	struct span last = x->keys[x->keys_n - 1], after = buf_span(&r->after);
+	size_t n = last.n < after.n ? last.n : after.n;
+	int d = n ? memcmp(last.p, after.p, n) : 0;
+
+	return d > 0 || (d == 0 && last.n > after.n);
+}
+
 static bool
 listed(struct s3_req *r, const struct s3xml *x)
 {
@@ -338,6 +351,8 @@ listed(struct s3_req *r, const struct s3xml *x)
 		return lacks(r, "a whole list");
 	if (x->truncated && x->keys_n == 0)
 		return lacks(r, "keys, and more of them");
+	if (x->truncated && !goes_on(r, x))
+		return lacks(r, "keys behind the one it was asked for");
 	r->answer.keys = x->keys;
 	r->answer.keys_n = x->keys_n;
 	r->answer.truncated = x->truncated;

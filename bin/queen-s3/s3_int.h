@@ -102,6 +102,7 @@ struct s3_req {
 	struct s3 *s;
 	enum s3_op kind; /* what was asked for */
 	struct buf key; /* for a list: the prefix */
+	struct buf after; /* of a list */
 	size_t max_bytes; /* of a get */
 	char *type;
 	const struct object *o;

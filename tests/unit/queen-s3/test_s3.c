@@ -252,6 +252,38 @@ lists_go_on_behind_the_last_key(void **state)
 	assert_string_equal(
 		b.e.text, "list q/: status 200 without keys, and more of them");
 	assert_int_equal(b.seen_n, 6);
+	/* a server that does not know start-after tells its first page for ever */
+	ANSWERS(&b, { 200, NULL, NULL,
+			    "<ListBucketResult><IsTruncated>true</IsTruncated>"
+			    "<Contents><Key>q/a</Key></Contents>"
+			    "<Contents><Key>q/b</Key></Contents>"
+			    "</ListBucketResult>" });
+	s3_list(b.s, SPAN_LIT("q/"), SPAN_LIT("q/b"), 2, on_answer, &b);
+	run(&b, 3);
+	assert_false(b.ok);
+	assert_true(b.e.retriable);
+	assert_string_equal(b.e.text,
+		"list q/: status 200 without keys behind the one it was asked "
+		"for");
+	bed_down(&b);
+}
+
+static void
+a_page_of_a_gateway_is_no_answer_to_a_put(void **state)
+{
+	struct bed b;
+	(void)state;
+
+	bed_up(&b);
+	ANSWERS(&b,
+		{ 200, "Content-Type", "text/html", "<html>sign in</html>" });
+	put_and_run(&b, "k", 3);
+	assert_false(b.ok);
+	assert_true(b.e.retriable);
+	assert_string_equal(b.e.text, "put k: status 200 without an ETag");
+	ANSWERS(&b, { 200, NULL, NULL, NULL });
+	put_and_run(&b, "k", 3);
+	assert_true(b.ok);
 	bed_down(&b);
 }
 
@@ -341,6 +373,7 @@ main(void)
 		cmocka_unit_test(etags_are_compared_when_they_are_digests),
 		cmocka_unit_test(large_objects_go_up_in_parts),
 		cmocka_unit_test(lists_go_on_behind_the_last_key),
+		cmocka_unit_test(a_page_of_a_gateway_is_no_answer_to_a_put),
 		cmocka_unit_test(absent_objects_are_an_answer),
 		cmocka_unit_test(answers_have_a_bound),
 		cmocka_unit_test(nothing_unusable_is_accepted),
