@@ -26,6 +26,7 @@ cell_new(struct loop *l, const struct cell_conf *conf)
 		abort();
 	c->loop = l;
 	c->seal = conf->seal;
+	c->guard_ms = conf->guard_ms;
 	c->floor_ms = conf->floor_ms;
 	LIST_INIT(&c->calls);
 	TAILQ_INIT(&c->waiting);

@@ -27,7 +27,8 @@ struct seal;
 struct cell_conf {
 	const char *conninfo;
 	const struct seal *seal; /* NULL: no keys; borrowed */
-	int64_t floor_ms; /* of a degraded safeTime */
+	int64_t guard_ms; /* of safeTime behind the clock */
+	int64_t floor_ms; /* of a degraded one */
 };
 struct cell *cell_new(struct loop *l, const struct cell_conf *c);
 void cell_free(struct cell *c);

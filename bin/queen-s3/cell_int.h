@@ -27,7 +27,6 @@ enum {
 	CELL_FETCHES = CELL_READERS,
 	CELL_FETCH_BYTES = 4 << 20, /* of one, stored and raw */
 	CELL_SLICE_US = 5000,
-	CELL_GUARD_MS = 500, /* of safeTime, besides the operator's */
 	CELL_TIMEOUT_MS = 15000,
 	CELL_PAGE = 1000, /* rows of a listing */
 };
@@ -36,7 +35,7 @@ struct cell {
 	struct loop *loop;
 	struct pgpool *pool;
 	const struct seal *seal;
-	int64_t floor_ms;
+	int64_t guard_ms, floor_ms;
 	LIST_HEAD(, cell_call) calls;
 	TAILQ_HEAD(, cell_call) waiting; /* fetches */
 	int fetches;

@@ -99,12 +99,12 @@ on_safe(struct cell_call *k, const PGresult *res, const struct err *e)
 static void
 send_safe(struct cell_call *k)
 {
-	int64_t floor_ms = k->cell->floor_ms;
 	struct pgargs a;
 
+	/* both are bounded where they are set */
 	pgargs_init(&a);
-	pgargs_i32(&a, CELL_GUARD_MS);
-	pgargs_i32(&a, floor_ms > INT32_MAX ? INT32_MAX : (int32_t)floor_ms);
+	pgargs_i32(&a, (int32_t)k->cell->guard_ms);
+	pgargs_i32(&a, (int32_t)k->cell->floor_ms);
 	cell_send(k, CELL_READ, &STMT_SAFE, &a, on_safe);
 }
 

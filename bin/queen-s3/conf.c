@@ -75,6 +75,8 @@ const struct conf_item conf_items[] = {
 	    "known to older versions; one process is one thread"),
 	INT("QUEEN_S3_SHUTDOWN_GRACE_MS", shutdown_grace_ms, "30000", 100,
 	    3600000, "node", "the time for work in hand after SIGTERM, in ms"),
+	INT("QUEEN_FETCH_SAFE_GUARD_MS", time_guard_ms, "5000", 500, 3600000,
+	    "node", "how far safeTime is kept behind the clock, in ms"),
 	INT("QUEEN_FETCH_SAFE_FLOOR_MS", safe_floor_ms, "30000", 1, 86400000,
 	    "node",
 	    "age of safeTime while other sessions cannot be seen, in ms"),

@@ -192,6 +192,7 @@ serve(struct boot *b)
 {
 	struct cell_conf cell = { .conninfo = b->conninfo,
 		.seal = b->seal,
+		.guard_ms = b->conf.time_guard_ms,
 		.floor_ms = b->conf.safe_floor_ms };
 	struct err e = ERR_ZERO;
 	struct host *h;

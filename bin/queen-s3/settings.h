@@ -40,7 +40,7 @@ struct settings {
 	int64_t memory_mb, fetch_concurrency, discovery_interval_ms;
 	int64_t safe_guard_ms, lease_ttl_ms, multipart_threshold_mb;
 	int64_t checkpoint_every, threads, shutdown_grace_ms;
-	int64_t safe_floor_ms; /* QUEEN_FETCH_SAFE_FLOOR_MS */
+	int64_t time_guard_ms, safe_floor_ms; /* QUEEN_FETCH_SAFE_... */
 	char *instance; /* final (spec 7.5) */
 	bool instance_generated;
 	enum settings_crash crash_at;

@@ -106,6 +106,7 @@ class Lake(Tool):
                 "QUEEN_S3_INSTANCE": self.node,
                 "QUEEN_S3_START": "earliest",
                 "QUEEN_S3_SAFE_GUARD_MS": "0",
+                "QUEEN_FETCH_SAFE_GUARD_MS": "500",
                 "QUEEN_S3_DISCOVERY_INTERVAL_MS": "50",
                 "QUEEN_S3_LEASE_TTL_MS": "3000", **env}
 

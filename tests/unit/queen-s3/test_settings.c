@@ -91,6 +91,7 @@ the_smallest_has_every_default(void **state)
 	assert_int_equal(s.checkpoint_every, 20);
 	assert_int_equal(s.threads, 1);
 	assert_int_equal(s.shutdown_grace_ms, 30000);
+	assert_int_equal(s.time_guard_ms, 5000);
 	assert_int_equal(s.safe_floor_ms, 30000);
 	assert_int_equal(s.crash_at, CRASH_NEVER);
 	assert_string_equal(s.instance, host);
