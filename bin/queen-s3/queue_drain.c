@@ -95,6 +95,7 @@ ended(void *arg)
 	q->phase = QUEUE_AWAY;
 	q->state = q->end_state;
 	q->ending = q->giving_back = false;
+	queue_unhold(q);
 	q->retry_ms = 0;
 	/* a failed queue stays behind in the eyes of health */
 	if (q->end_state != QUEUE_FAILED)

@@ -3,13 +3,16 @@
  * Ours, and not going on: the bucket and the cell tell two stories, and which
  * one is to hold is for an operator to say (`queenctl s3 resume`).  Nothing is
  * written before that; what it asks for is done in one fence with the end of
- * the wish, so that it is done once.
+ * the wish, so that it is done once.  Now and then it starts from the rows
+ * again, as another process would: what was wrong may have been put right, or
+ * was a gateway's answer.
  */
 #include "queue_int.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "backoff.h"
 #include "cell.h"
 #include "clk.h"
 #include "err.h"
@@ -51,13 +54,22 @@ wait_more(struct queue *q, const char *why)
 }
 
 void
+queue_unhold(struct queue *q)
+{
+	q->held_why[0] = '\0';
+	q->held_ms = 0;
+}
+
+void
 queue_hold(struct queue *q, const char *why)
 {
 	queue_reads_cancel(q);
 	queue_engine_drop(q);
 	q->phase = QUEUE_START;
 	q->state = QUEUE_HELD;
-	q->held_why[0] = '\0';
+	q->held_ms = backoff_next_ms(
+		q->held_ms, QUEUE_RESUME_POLL_MS, QUEUE_RETRY_MAX_MS);
+	q->look_at_ms = loop_now_ms(queue_loop(q)) + q->held_ms;
 	say_why(q, why);
 	/* the wish may be there already */
 	queue_turn(q, poll_row);
@@ -67,6 +79,7 @@ static void
 resumed(struct queue *q)
 {
 	queue_say(q, LOG_INFO, "queue resumed", NULL);
+	queue_unhold(q);
 	queue_restore(q);
 }
 
@@ -216,7 +229,10 @@ on_row(void *arg, const struct cell_row *r, const struct err *e)
 	}
 	q->retry_ms = 0;
 	if (!r->found) {
-		queue_wait(q, QUEUE_RESUME_POLL_MS, poll_row);
+		if (loop_now_ms(queue_loop(q)) >= q->look_at_ms)
+			queue_restore(q);
+		else
+			queue_wait(q, QUEUE_RESUME_POLL_MS, poll_row);
 		return;
 	}
 	arena_reset(&q->wish);

@@ -182,7 +182,8 @@ struct queue {
 	struct doc_committed committed; /* k 0: none */
 	struct doc_resume resume;
 	int64_t newest_manifest;
-	char held_why[160];
+	char held_why[160]; /* "": it is not held */
+	int64_t held_ms, look_at_ms; /* until it is looked at again, and when */
 
 	struct cell_call *call;
 	struct queue_io io;
@@ -270,6 +271,7 @@ bool queue_owns_manifest(const struct queue *q, const struct doc_manifest *m);
 /* ---- queue_hold.c ---- */
 void queue_hold(struct queue *q, const char *why);
 bool queue_is_foreign(const struct queue *q);
+void queue_unhold(struct queue *q);
 
 /* ---- queue_load.c ---- */
 void queue_load(struct queue *q); /* positions, the engine, the first read */

@@ -13,6 +13,14 @@
 
 static void read_rows(struct queue *q);
 
+/* A queue that is held stays so while it is looked at again. */
+static void
+set_restoring(struct queue *q)
+{
+	if (!q->held_why[0])
+		q->state = QUEUE_RESTORING;
+}
+
 static bool
 has_redo(const struct queue *q)
 {
@@ -92,6 +100,18 @@ forget_resume(struct queue *q)
 	buf_fini(&key);
 }
 
+static bool
+is_manifest(struct span text)
+{
+	struct arena a = ARENA_ZERO;
+	struct doc_manifest m;
+	struct err e;
+	bool is = doc_manifest_read(text, &a, &m, &e) == 0;
+
+	arena_fini(&a);
+	return is;
+}
+
 static void
 on_next_manifest(struct queue *q, const struct s3_answer *a)
 {
@@ -101,10 +121,15 @@ on_next_manifest(struct queue *q, const struct s3_answer *a)
 		commit_unreadable(q, a->body))
 		return;
 	if (!a->absent) {
-		queue_hold(q, "the bucket holds a later window than the cell "
-			      "knows of");
+		queue_hold(q,
+			is_manifest(a->body)
+				? "the bucket holds a later window than the "
+				  "cell knows of"
+				: "what lies where the next manifest would is "
+				  "none");
 		return;
 	}
+	queue_unhold(q);
 	q->guarded = true;
 	if (q->resume_version != CELL_ABSENT)
 		forget_resume(q);
@@ -121,7 +146,7 @@ queue_guard(struct queue *q)
 
 	/* after a redo, too: a drain has nothing to finish here */
 	q->phase = QUEUE_START;
-	q->state = QUEUE_RESTORING;
+	set_restoring(q);
 	key_manifest(&key, &of, q->committed.k + 1);
 	queue_get(q, q->x->s3, buf_span(&key), QUEUE_MANIFEST_MAX,
 		on_next_manifest);
@@ -133,6 +158,7 @@ queue_guard(struct queue *q)
 static void
 redo(struct queue *q)
 {
+	queue_unhold(q);
 	if (queue_window_place(q, &q->intent))
 		queue_window_look(q, queue_load);
 }
@@ -216,7 +242,7 @@ void
 queue_restore(struct queue *q)
 {
 	q->phase = QUEUE_START;
-	q->state = QUEUE_RESTORING;
+	set_restoring(q);
 	if (queue_draining(q)) {
 		queue_finish(q, q->stopping ? QUEUE_DRAINED : QUEUE_RELEASED);
 		return;

@@ -120,3 +120,19 @@ def test_a_pointer_that_is_lost(log, bucket, new_lake):
     log.await_k("s", "q", 3, node)
     assert "queue held until `queenctl s3 resume`" in node.log_text()
     assert Objects(bucket, "s", "q").records() == log.records["q"]
+
+
+def test_a_hold_ends_with_its_reason(log, bucket, new_lake):
+    """A page of a gateway in place of the manifest, or a foreign object: once
+    it is gone the queue goes on without a word of an operator."""
+    fill(log)
+    key = Objects(bucket, "s", "q").side_below + MANIFEST % 1
+    bucket.put(key, b"<html>sign in</html>")
+    node = new_lake(bucket, **env()).start()
+    block = node.await_queue("q", state="held")
+    assert "would is none" in block["lastError"]["message"]
+    assert bucket.keys() == [key]
+    bucket.delete(key)
+    log.await_k("s", "q", 2, node)
+    assert Objects(bucket, "s", "q").records() == log.records["q"]
+    assert node.log_text().count("queue held") == 1
