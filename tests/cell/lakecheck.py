@@ -63,7 +63,8 @@ class Tree:
         found = {}
         for below in "/_queen/", "/tenant=":
             found.update((e.key, e.etag) for e in self.bucket.list(
-                self.prefix + below))
+                self.prefix + below) if below == "/tenant="
+                or "/windows/" in e.key)
         for key in set(self.etags) - set(found):
             os.unlink(self.path(key))
         for key, etag in found.items():

@@ -65,7 +65,7 @@ FAULTS = {
 
 def test_each_fault_of_the_bucket_costs_time_alone(
         loaded, bucket, new_gate, new_lake, tmp_path, port):
-    """Acceptance 160: nobody there at boot and later, slow, 500, 503 with
+    """Acceptance 160, 165: nobody there at boot and later, slow, 500, 503 with
     Retry-After, connections reset before and after the deed, half an answer,
     a false one, a clock that is off."""
     gate = new_gate(bucket, port=port)
@@ -76,6 +76,8 @@ def test_each_fault_of_the_bucket_costs_time_alone(
     assert node.wait_exit() == 3
     assert "bucket %s at http://127.0.0.1:%d: " % (bucket.name, port) \
         in node.log_text()
+    down = new_lake(bucket, PG_PORT=str(port), **env).start(wait=False)
+    assert down.wait_exit() == 3
     gate = new_gate(bucket, port=port)
     node.start()
     judge = Judge(node, bucket, loaded, tmp_path, "s")

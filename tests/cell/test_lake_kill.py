@@ -14,8 +14,8 @@ from test_lake_e2e import shape
 
 durable = pytest.mark.durable
 PARTS = {"q": ["a", "b", "c"], "w": ["a"]}
-SHAPES = {"lines": {}, "each": {"FORMAT": "parquet",
-                                "LAYOUT": "per-partition"}}
+SHAPES = {"lines": {"MAX_WINDOW_MS": 400}, "each": {
+    "FORMAT": "parquet", "LAYOUT": "per-partition"}}
 
 
 class Run:
@@ -25,8 +25,7 @@ class Run:
         self.rng = random.Random(seed)
         self.cell = cell
         self.nodes = {name: new_lake(bucket, **shape(
-            name, PARTS, LEASE_TTL_MS=1000, CHECKPOINT_EVERY=3,
-            MAX_WINDOW_MS=400, **more))
+            name, PARTS, LEASE_TTL_MS=1000, CHECKPOINT_EVERY=3, **more))
             for name, more in SHAPES.items()}
         self.trees = {name: Tree(str(folder / name), bucket, name)
                       for name in SHAPES}
@@ -44,7 +43,8 @@ class Run:
     def await_windows(self):
         """They go on: each has committed one from now."""
         seen = {n: self.k(n) for n in self.nodes}
-        wait_until(lambda: all(self.k(n) > seen[n] for n in self.nodes))
+        wait_until(lambda: all(self.k(n) > seen[n] for n in self.nodes),
+                   every_s=0.2)
 
     def k(self, name):
         return self.nodes[name].queue("q").get("k") or 0
