@@ -9,6 +9,9 @@
 #include "qid.h"
 #include "s3conf.h"
 
+/* Not named in logs and metrics. */
+#define CTX_TENANT_DEFAULT "00000000-0000-0000-0000-000000000001"
+
 struct budget;
 struct cell;
 struct loop;

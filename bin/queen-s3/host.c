@@ -15,8 +15,6 @@
 #include "s3conf.h"
 #include "settings.h"
 
-#define TENANT_DEFAULT "00000000-0000-0000-0000-000000000001"
-
 void
 host_fail(struct host *h, int code, const char *text)
 {
@@ -134,7 +132,7 @@ start_env(struct host *h)
 	struct tenant *t;
 	struct qid id;
 
-	BUG(!c || !qid_parse(SPAN_LIT(TENANT_DEFAULT), &id));
+	BUG(!c || !qid_parse(SPAN_LIT(CTX_TENANT_DEFAULT), &id));
 	*c = h->x->conf->sink;
 	h->x->conf->sink = (struct s3conf){ .prefix = NULL };
 	t = host_sink_add(h, &id, NULL);

@@ -22,8 +22,6 @@
 #include "sealproof.h"
 #include "settings.h"
 
-#define TENANT_DEFAULT "00000000-0000-0000-0000-000000000001"
-
 struct boot {
 	struct ctx x;
 	struct settings conf;
@@ -121,7 +119,7 @@ try_calls(PGconn *pg, struct err *e)
 {
 	int degraded = try_call(pg,
 		"select degraded from queen.safe_time_v1(5000, 30000),"
-		" (select count(*) from queen.lake_queues_v1('" TENANT_DEFAULT
+		" (select count(*) from queen.lake_queues_v1('" CTX_TENANT_DEFAULT
 		"')) q, (select count(*) from queen.lake_sinks_v1()) s",
 		e);
 	int writes;
@@ -175,7 +173,7 @@ say_hello(struct boot *b)
 	struct buf line = BUF_ZERO;
 
 	if (b->conf.has_sink) {
-		settings_boot_line(&b->conf, &b->conf.sink, TENANT_DEFAULT,
+		settings_boot_line(&b->conf, &b->conf.sink, CTX_TENANT_DEFAULT,
 			b->pg_text.p, &line);
 		log_line(LOG_INFO, "boot", "the sink of the environment",
 			"%.*s", SPAN_ARG(buf_span(&line)));

@@ -8,7 +8,6 @@
 #include "err.h"
 
 #define TARGET "queen-s3"
-#define TENANT_DEFAULT "00000000-0000-0000-0000-000000000001"
 
 void
 queue_say(struct queue *q, enum log_level level, const char *message,
@@ -19,9 +18,7 @@ queue_say(struct queue *q, enum log_level level, const char *message,
 
 	if (!log_on(level, TARGET))
 		return;
-	if (!span_is(queue_tenant_of(q), TENANT_DEFAULT))
-		buf_printf(&b, "tenant=%s ", q->x->tenant_text);
-	buf_printf(&b, "queue=%s", log_quote(q->name));
+	buf_printf(&b, "%squeue=%s", q->x->log_tenant, log_quote(q->name));
 	if (fmt) {
 		buf_putc(&b, ' ');
 		va_start(ap, fmt);

@@ -12,8 +12,6 @@
 #include "settings.h"
 #include "sink_int.h"
 
-#define TENANT_DEFAULT "00000000-0000-0000-0000-000000000001"
-
 enum { BEAT_MIN_MS = 100 };
 
 static void on_watch(void *arg);
@@ -33,7 +31,7 @@ sink_new(struct ctx *x, const struct sink_conf *c, struct err *e)
 		.x = x, .conf = &s->s3conf, .tenant = c->tenant, .env = c->env
 	};
 	qid_text(&c->tenant, s->x.tenant_text);
-	if (strcmp(s->x.tenant_text, TENANT_DEFAULT) != 0)
+	if (strcmp(s->x.tenant_text, CTX_TENANT_DEFAULT) != 0)
 		snprintf(s->x.log_tenant, sizeof(s->x.log_tenant),
 			"tenant=%s ", s->x.tenant_text);
 	bucket.sink = &s->s3conf;
