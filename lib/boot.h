@@ -31,7 +31,7 @@ bool boot_listen(const char *text, char host[BOOT_HOST_MAX], int64_t *port);
 int boot_check_listen(const char *name, const char *text, struct err *e)
 	__attribute__((warn_unused_result));
 
-/* The cell; -1 like NULL of pgconn_open_sync. */
+/* The cell, for questions before the loop runs; NULL with *e. */
 PGconn *boot_open(const char *conninfo, const char *tool, struct err *e);
 /*
  * Waits up to a minute for the schema.  ERR_CONFIG: another major;

@@ -40,6 +40,20 @@ cell_is_up(const struct cell *c)
 	return pgpool_is_up(c->pool);
 }
 
+bool
+cell_may_retry(const struct err *e)
+{
+	switch (e->kind) {
+	case ERR_DB_RETRY:
+	case ERR_DB_UNKNOWN:
+	case ERR_IO:
+	case ERR_LIMIT:
+		return true;
+	default:
+		return false;
+	}
+}
+
 struct cell_call *
 cell_call_new(struct cell *c, const struct qid *tenant, void *arg)
 {

@@ -33,6 +33,7 @@ struct cell_conf {
 struct cell *cell_new(struct loop *l, const struct cell_conf *c);
 void cell_free(struct cell *c);
 bool cell_is_up(const struct cell *c);
+bool cell_may_retry(const struct err *e);
 void cell_cancel(struct cell_call *call);
 
 /*

@@ -31,7 +31,7 @@ void doc_lease_write(struct buf *b, const struct doc_lease *l);
 bool doc_lease_read(struct span text, struct arena *a, struct doc_lease *out);
 
 struct doc_intent {
-	int64_t k, start_us, end_us; /* start_us may be STAMP_NONE never */
+	int64_t k, start_us, end_us; /* start_us never STAMP_NONE */
 	enum s3_format format;
 	enum s3_codec codec; /* in force */
 	enum s3_layout layout;

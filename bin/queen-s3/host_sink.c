@@ -39,10 +39,9 @@ host_sink_add(struct host *h, const struct qid *id, const char *cluster)
 		BUG(!t->cluster);
 	}
 	qid_text(id, t->text);
-	metrics_tenant_init(
-		&t->metrics, strcmp(t->text, CTX_TENANT_DEFAULT) == 0
-				     ? span_make(NULL, 0)
-				     : span_of(t->text));
+	metrics_tenant_init(&t->metrics,
+		strcmp(t->text, CTX_TENANT_DEFAULT) == 0 ? span_make(NULL, 0)
+							 : span_of(t->text));
 	TAILQ_FOREACH (at, &h->tenants, link)
 		if (memcmp(at->id.b, id->b, sizeof(id->b)) > 0) {
 			TAILQ_INSERT_BEFORE(at, t, link);

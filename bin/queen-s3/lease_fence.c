@@ -130,10 +130,7 @@ end_release(struct lease *x)
 static bool
 release_again(struct lease *x, const struct err *e)
 {
-	bool may = e->kind == ERR_DB_RETRY || e->kind == ERR_DB_UNKNOWN ||
-		   e->kind == ERR_IO || e->kind == ERR_LIMIT;
-
-	if (!may || loop_now_ms(x->loop) >= x->give_up_ms)
+	if (!cell_may_retry(e) || loop_now_ms(x->loop) >= x->give_up_ms)
 		return false;
 	x->retry_ms = backoff_next_ms(x->retry_ms, RETRY_FIRST_MS,
 		x->hurry ? RETRY_HURRY_MS : RETRY_MAX_MS);

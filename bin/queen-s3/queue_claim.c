@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "backoff.h"
+#include "cell.h"
 #include "err.h"
 #include "place.h"
 
@@ -41,7 +42,7 @@ claim_failed(struct queue *q, const struct err *e)
 	int64_t ms = ttl_ms(q);
 
 	queue_trouble(q, QUEUE_OF_CLAIM, e->text);
-	if (queue_may_retry(e)) {
+	if (cell_may_retry(e)) {
 		q->retry_ms =
 			backoff_next_ms(q->retry_ms, QUEUE_RETRY_FIRST_MS, ms);
 		ms = q->retry_ms + jitter_ms();

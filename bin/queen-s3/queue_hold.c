@@ -236,8 +236,7 @@ on_row(void *arg, const struct cell_row *r, const struct err *e)
 		return;
 	}
 	arena_reset(&q->wish);
-	if (!doc_resume_read(
-		    arena_dup(&q->wish, r->value), &q->wish, &q->resume)) {
+	if (!doc_resume_read(r->value, &q->wish, &q->resume)) {
 		wait_more(q, "what was asked of it is not readable");
 		return;
 	}

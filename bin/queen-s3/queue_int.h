@@ -255,7 +255,6 @@ bool queue_again(struct queue *q, enum queue_trouble kind, const struct err *e,
 /* value: taken.  A lost one ends as fenced. */
 void queue_fence(struct queue *q, enum key_row pointer, struct buf *value,
 	int64_t *version, enum key_row drop, queue_next_fn fn);
-bool queue_may_retry(const struct err *e);
 
 /* ---- queue_claim.c ---- */
 void queue_claim(struct queue *q);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backoff.h"
+#include "cell.h"
 #include "err.h"
 
 static void send_io(struct queue *q);
@@ -128,24 +129,10 @@ queue_io_cancel(struct queue *q)
 /* ---- the cell ---- */
 
 bool
-queue_may_retry(const struct err *e)
-{
-	switch (e->kind) {
-	case ERR_DB_RETRY:
-	case ERR_DB_UNKNOWN:
-	case ERR_IO:
-	case ERR_LIMIT:
-		return true;
-	default:
-		return false;
-	}
-}
-
-bool
 queue_again(struct queue *q, enum queue_trouble kind, const struct err *e,
 	queue_next_fn fn)
 {
-	if (!queue_may_retry(e)) {
+	if (!cell_may_retry(e)) {
 		queue_fail(q, e->text);
 		return false;
 	}

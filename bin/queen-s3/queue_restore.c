@@ -188,10 +188,9 @@ take_rows(struct queue *q, const struct cell_row *rows)
 	q->resume_version = rows[2].version;
 	q->has_intent = rows[0].found;
 	q->intent_is_text =
-		rows[0].found &&
-		doc_intent_read(arena_dup(a, rows[0].value), a, &q->intent);
-	if (!rows[1].found || !doc_committed_read(arena_dup(a, rows[1].value),
-				      a, &q->committed))
+		rows[0].found && doc_intent_read(rows[0].value, a, &q->intent);
+	if (!rows[1].found ||
+		!doc_committed_read(rows[1].value, a, &q->committed))
 		q->committed = (struct doc_committed){ .end_us = STAMP_NONE };
 	/* no window of ours begins before the one in front of it ended */
 	if (has_redo(q) && q->intent.start_us < q->committed.end_us)

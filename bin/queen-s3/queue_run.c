@@ -116,7 +116,7 @@ read_failed(struct queue *q, enum engine_what what, const struct err *e)
 	enum queue_trouble kind =
 		what == ENGINE_DISCOVER ? QUEUE_OF_DISCOVERY : QUEUE_OF_FETCH;
 
-	if (!queue_may_retry(e)) {
+	if (!cell_may_retry(e)) {
 		queue_fail(q, e->text);
 		return;
 	}

@@ -32,8 +32,8 @@ sink_new(struct ctx *x, const struct sink_conf *c, struct err *e)
 	};
 	qid_text(&c->tenant, s->x.tenant_text);
 	if (strcmp(s->x.tenant_text, CTX_TENANT_DEFAULT) != 0)
-		snprintf(s->x.log_tenant, sizeof(s->x.log_tenant),
-			"tenant=%s ", s->x.tenant_text);
+		snprintf(s->x.log_tenant, sizeof(s->x.log_tenant), "tenant=%s ",
+			s->x.tenant_text);
 	bucket.sink = &s->s3conf;
 	bucket.log_tenant = s->x.log_tenant;
 	s->seen_version = -1;
