@@ -10,7 +10,13 @@
 
 #include "buf.h"
 #include "format.h"
+#include "hash.h"
 #include "stamp.h"
+
+enum {
+	CUT_BYTES = 1 + 32,
+	PART_END_BYTES = 2 * 20 + 1 + 9, /* -first-last.jsonl.zst */
+};
 
 static bool
 is_plain(char c)
@@ -73,11 +79,36 @@ put_names(struct buf *b, const struct key_of *o)
 	key_escape(b, o->queue);
 }
 
+/* Of the escaped name that begins at `at`; no escape is split. */
 static void
-put_part(struct buf *b, const struct key_part *p)
+cut(struct buf *b, size_t at, size_t room, struct span name)
 {
+	char hex[65];
+
+	if (b->len - at <= room || room < CUT_BYTES)
+		return;
+	room -= CUT_BYTES;
+	if (room >= 1 && b->p[at + room - 1] == '%')
+		room--;
+	else if (room >= 2 && b->p[at + room - 2] == '%')
+		room -= 2;
+	b->len = at + room;
+	hash_sha256_hex(name, hex);
+	buf_printf(b, "~%.32s", hex);
+}
+
+/* from: where the key begins. */
+static void
+put_part(struct buf *b, size_t from, const struct key_part *p)
+{
+	size_t at, used;
+
 	buf_puts(b, "-p-");
+	at = b->len;
+	used = at - from + PART_END_BYTES;
 	key_escape(b, p->partition);
+	cut(b, at, used < KEY_MAX_BYTES ? KEY_MAX_BYTES - used : 0,
+		p->partition);
 	buf_putc(b, '-');
 	put_number(b, 12, p->first);
 	buf_putc(b, '-');
@@ -89,6 +120,7 @@ key_data(struct buf *b, const struct key_of *o, const struct key_window *w,
 	const struct key_part *p)
 {
 	struct stamp_parts t;
+	size_t from = b->len;
 
 	stamp_split(w->start_us, &t);
 	buf_puts(b, o->prefix);
@@ -103,8 +135,26 @@ key_data(struct buf *b, const struct key_of *o, const struct key_window *w,
 	buf_putc(b, '-');
 	put_number(b, 16, w->end_us);
 	if (p)
-		put_part(b, p);
+		put_part(b, from, p);
 	buf_printf(b, ".%s", format_extension(w->format, w->codec));
+}
+
+bool
+key_fits(const struct key_of *o, const char *sink)
+{
+	static const struct key_window longest = { .k = INT64_C(1) << 50,
+		.end_us = INT64_C(1) << 53 };
+	static const struct key_part part = { SPAN_LIT(""), 0, 0 };
+	struct buf key = BUF_ZERO, row = BUF_ZERO;
+	bool fits;
+
+	key_data(&key, o, &longest, &part);
+	key_row(&row, sink, o->queue, KEY_COMMITTED);
+	fits = key.len + PART_END_BYTES + CUT_BYTES <= KEY_MAX_BYTES &&
+	       row.len <= KEY_ROW_MAX_BYTES;
+	buf_fini(&key);
+	buf_fini(&row);
+	return fits;
 }
 
 /* `_queen` is no Hive component: a glob over the data never sees it. */

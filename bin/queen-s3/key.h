@@ -14,6 +14,11 @@
 
 struct buf;
 
+enum {
+	KEY_MAX_BYTES = 1024, /* of an object: what S3 takes */
+	KEY_ROW_MAX_BYTES = 512,
+};
+
 /* Appends name percent-encoded: A-Z a-z 0-9 . _ - stay, else %XX. */
 void key_escape(struct buf *b, struct span name);
 /* The reverse; a malformed escape stays as it is. */
@@ -38,12 +43,18 @@ struct key_part {
 	int64_t first, last; /* offsets */
 };
 
-/* Each appends one key, without NUL. */
+/*
+ * Each appends one key, without NUL.  Where the name of a partition would make
+ * it longer than S3 takes, the name is cut, then `~`, which is in no escaped
+ * name, and 32 digits of its SHA-256.
+ */
 void key_data(struct buf *b, const struct key_of *o, const struct key_window *w,
 	const struct key_part *p);
 void key_manifest(struct buf *b, const struct key_of *o, int64_t k);
 void key_plan(struct buf *b, const struct key_of *o, int64_t k);
 void key_checkpoint(struct buf *b, const struct key_of *o, int64_t k);
+/* Do keys and rows of this queue fit, whatever its window and partitions? */
+bool key_fits(const struct key_of *o, const char *sink);
 /* The prefix of all of them, to list. */
 void key_manifests(struct buf *b, const struct key_of *o);
 void key_checkpoints(struct buf *b, const struct key_of *o);

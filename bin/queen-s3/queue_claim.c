@@ -189,8 +189,17 @@ queue_claim(struct queue *q)
 		.on_lost = queue_on_lost,
 		.arg = q,
 	};
+	struct key_of of = { q->x->conf->prefix, queue_tenant_of(q),
+		queue_name_of(q) };
 
 	q->phase = QUEUE_AWAY;
+	if (!key_fits(&of, q->x->conf->sink)) {
+		queue_fail(q,
+			"its name, or the prefix, is too long: keys of objects "
+			"would have more than 1024 bytes, or keys of rows more "
+			"than 512");
+		return;
+	}
 	q->lease = lease_new(queue_loop(q), &c);
 	look(q);
 }

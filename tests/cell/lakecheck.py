@@ -220,9 +220,20 @@ def lines(key, data):
     return [fields(line) for line in text]
 
 
+def in_key(name, part):
+    """Escaped, and cut where the key would have more than 1024 bytes."""
+    whole, cut = escape(part), name.groups()[5].partition("~")
+    if not cut[1]:
+        return whole
+    claim(whole.startswith(cut[0]) and len(name.string) <= 1024
+          and len(name.string) + len(whole) - len(name.groups()[5]) > 980,
+          "key", name.string)
+    return cut[0] + "~" + hashlib.sha256(part.encode()).hexdigest()[:32]
+
+
 def own_part(o, name, rows):
     part, first, last = o["partition"], o["firstOffset"], o["lastOffset"]
-    claim(name.groups()[5:8] == (escape(part), "%012d" % first,
+    claim(name.groups()[5:8] == (in_key(name, part), "%012d" % first,
                                  "%012d" % last), "key", o)
     claim(all(p == part for p, _ in rows), "partition", o)
     claim(not rows or (rows[0][1].offset, rows[-1][1].offset)

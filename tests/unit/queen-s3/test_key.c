@@ -78,6 +78,53 @@ partition_key_is_the_documented_one(void **state)
 		"000000001400-000000001811.parquet");
 }
 
+/* S3 takes 1024 bytes; a name may have three times as many, escaped. */
+static void
+long_partitions_are_cut(void **state)
+{
+	char name[1025];
+	struct key_part p = { SPAN_ZERO, 0, INT64_MAX }, q;
+	char first[1100];
+	struct key_of o = orders;
+	(void)state;
+
+	/* each place in an escape is cut at once */
+	for (size_t n = 0; n < 3; n++) {
+		memset(name, 'a', n);
+		memset(name + n, '/', 1024 - n);
+		p.partition = span_make(name, 1024);
+		snprintf(
+			first, sizeof(first), "%s", data(&orders, &window, &p));
+		assert_in_range(strlen(first), 1020 - 7, 1024);
+		assert_memory_equal(strchr(first, '~') - 3, "%2F", 3);
+		/* the end tells them apart */
+		name[1023] = '.';
+		assert_string_not_equal(first, data(&orders, &window, &p));
+	}
+	assert_non_null(strstr(
+		first, "%2F~1cd449b5baeacd50c977b75fdc370714-000000000000-"));
+	/* what fits is as it was */
+	memset(name, '-', 1024);
+	q = (struct key_part){ span_make(name, 840), 0, 0 };
+	assert_null(strchr(data(&orders, &window, &q), '~'));
+	q.partition.n++;
+	assert_non_null(strchr(data(&orders, &window, &q), '~'));
+	/* and what never would is told */
+	assert_true(key_fits(&orders, "default"));
+	o.queue = span_make(name, 512 - 3 - 8 - 10);
+	assert_true(key_fits(&o, "default"));
+	o.queue.n++;
+	assert_false(key_fits(&o, "default"));
+	o.queue.n = 300;
+	memset(first, 'p', 1000);
+	first[490] = '\0';
+	o.prefix = first;
+	assert_true(key_fits(&o, "default"));
+	first[490] = 'p';
+	first[600] = '\0';
+	assert_false(key_fits(&o, "default"));
+}
+
 static void
 alignment_and_codec_show(void **state)
 {
@@ -286,6 +333,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(merged_key_is_the_documented_one),
 		cmocka_unit_test(partition_key_is_the_documented_one),
+		cmocka_unit_test(long_partitions_are_cut),
 		cmocka_unit_test(alignment_and_codec_show),
 		cmocka_unit_test(keys_of_windows_sort),
 		cmocka_unit_test(wide_and_negative_numbers),
