@@ -16,6 +16,7 @@
 enum {
 	CUT_BYTES = 1 + 32,
 	PART_END_BYTES = 2 * 20 + 1 + 9, /* -first-last.jsonl.zst */
+	PART_BYTES = 3 + CUT_BYTES + PART_END_BYTES, /* of the shortest name */
 };
 
 static bool
@@ -144,13 +145,12 @@ key_fits(const struct key_of *o, const char *sink)
 {
 	static const struct key_window longest = { .k = INT64_C(1) << 50,
 		.end_us = INT64_C(1) << 53 };
-	static const struct key_part part = { SPAN_LIT(""), 0, 0 };
 	struct buf key = BUF_ZERO, row = BUF_ZERO;
 	bool fits;
 
-	key_data(&key, o, &longest, &part);
+	key_data(&key, o, &longest, NULL);
 	key_row(&row, sink, o->queue, KEY_COMMITTED);
-	fits = key.len + PART_END_BYTES + CUT_BYTES <= KEY_MAX_BYTES &&
+	fits = key.len + PART_BYTES <= KEY_MAX_BYTES &&
 	       row.len <= KEY_ROW_MAX_BYTES;
 	buf_fini(&key);
 	buf_fini(&row);
