@@ -19,7 +19,8 @@
 #include "jwrite.h"
 #include "object.h"
 
-enum { STEP_BYTES = 64 << 10 };
+/* What is written here is read again while it is in the nearest cache. */
+enum { STEP_BYTES = 16 << 10 };
 
 struct jsonl {
 	struct object *out; /* NULL: nothing is kept any more */
@@ -29,7 +30,7 @@ struct jsonl {
 	struct buf partition; /* raw */
 	struct buf head; /* {"partition":"...","offset": */
 	int64_t ts_us;
-	char ts[CLK_ISO_MAX];
+	struct buf ts; /* ,"ts":"...","payload": */
 };
 
 static int
@@ -120,6 +121,18 @@ gzip_open(struct jsonl *j, struct err *e)
 	return 0;
 }
 
+static void
+turn_to_time(struct jsonl *j, int64_t ts_us)
+{
+	char iso[CLK_ISO_MAX];
+
+	j->ts_us = ts_us;
+	buf_reset(&j->ts);
+	buf_puts(&j->ts, ",\"ts\":\"");
+	buf_puts(&j->ts, clk_iso_us(ts_us, iso));
+	buf_puts(&j->ts, "\",\"payload\":");
+}
+
 struct jsonl *
 jsonl_new(enum s3_codec c, struct object *out, struct err *e)
 {
@@ -132,7 +145,7 @@ jsonl_new(enum s3_codec c, struct object *out, struct err *e)
 	j = calloc(1, sizeof(*j));
 	BUG(!j);
 	j->out = out;
-	clk_iso_us(j->ts_us, j->ts);
+	turn_to_time(j, 0);
 	if (c == S3_ZSTD)
 		j->zstd = format_zstd_take();
 	if (c == S3_GZIP && gzip_open(j, e) < 0) {
@@ -154,6 +167,7 @@ jsonl_free(struct jsonl *j)
 	buf_fini(&j->lines);
 	buf_fini(&j->partition);
 	buf_fini(&j->head);
+	buf_fini(&j->ts);
 	free(j);
 }
 
@@ -184,15 +198,13 @@ put_front(struct jsonl *j, const struct record *r)
 	if (j->head.len == 0 || !span_eq(buf_span(&j->partition), r->partition))
 		turn_to(j, r->partition);
 	if (r->ts_us != j->ts_us)
-		clk_iso_us(j->ts_us = r->ts_us, j->ts);
+		turn_to_time(j, r->ts_us);
 	buf_put_span(b, buf_span(&j->head));
 	jwrite_init(&w, b);
 	jwrite_i64(&w, r->offset);
 	PUT(b, ",\"transactionId\":");
 	jwrite_quoted(b, r->txn);
-	PUT(b, ",\"ts\":\"");
-	buf_puts(b, j->ts);
-	PUT(b, "\",\"payload\":");
+	buf_put_span(b, buf_span(&j->ts));
 }
 
 static void
