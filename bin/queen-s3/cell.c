@@ -119,7 +119,13 @@ on_answer(void *arg, const PGresult *res, const struct err *e)
 {
 	struct cell_call *k = arg;
 	struct cell *c = k->cell;
+	struct err none = ERR_ZERO;
 
+	/* the pool's word for it is short: this is read by operators */
+	if (e && pgpool_had_none(e)) {
+		err_set(&none, e->kind, "no connection to the cell");
+		e = &none;
+	}
 	if (!k->cancelled) {
 		k->on(k, res, e);
 		return;

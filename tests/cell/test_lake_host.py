@@ -307,6 +307,8 @@ def test_a_cell_that_goes_away(db, log, bucket, new_lake):
     db.server.stop("immediate")
     wait_until(lambda: not node.get("/status").body["cellUp"])
     assert health(node)[0] == 200
+    wait_until(lambda: (node.queue("q")["lastError"] or {}).get("message")
+               == "no connection to the cell")
     assert node.metrics()["queen_s3_cell_up"] == 0
     db.server.start()
     log.kit.conn = db.connect()
