@@ -294,6 +294,9 @@ take(struct engine *e, struct engine_part *p, int64_t offset, int64_t ts_us)
 	/* a gap below the filter was in a window that shipped */
 	if (offset > p->pos && ts_us >= filter_us(e))
 		engine_lose(e, p, p->pos, offset - 1);
+	/* the clock went back: it belongs to a window that is over */
+	if (ts_us < filter_us(e) && ts_us < p->ts_us)
+		engine_lose(e, p, offset, offset);
 	p->pos = offset;
 	if (p->head <= offset)
 		p->head = offset + 1;

@@ -85,7 +85,7 @@ struct engine_loose {
 	char name[];
 };
 struct engine_lost {
-	int64_t from, to;
+	int64_t part, from, to;
 	size_t n;
 	char name[];
 };

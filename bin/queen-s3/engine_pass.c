@@ -85,6 +85,9 @@ place(struct engine *e, struct engine_part *p, const struct engine_found *f)
 			engine_push(&e->unknown, p);
 			return;
 		}
+		/* new, and yet older than the window: the clock went back */
+		if (e->swept)
+			engine_lose(e, p, p->pos, p->head - 1);
 		p->pos = p->head;
 	}
 	engine_part_settle(e, p);

@@ -231,13 +231,30 @@ engine_part_look(struct engine *e, size_t n)
 
 /* ---- lost ranges ---- */
 
+/* The next of the range that was told last. */
+static bool
+lose_more(struct engine *e, const struct engine_part *p, int64_t from,
+	int64_t to)
+{
+	struct engine_lost *l =
+		e->lost_n > e->lost_taken ? e->lost[e->lost_n - 1] : NULL;
+
+	if (!l || l->part != p->id || l->to != from - 1)
+		return false;
+	l->to = to;
+	return true;
+}
+
 void
 engine_lose(struct engine *e, struct engine_part *p, int64_t from, int64_t to)
 {
+	if (lose_more(e, p, from, to))
+		return;
 	struct engine_lost *l = malloc(sizeof(*l) + p->name_n);
 
 	if (!l)
 		abort();
+	l->part = p->id;
 	l->from = from;
 	l->to = to;
 	l->n = p->name_n;

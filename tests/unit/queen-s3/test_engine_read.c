@@ -589,6 +589,38 @@ a_gap_is_lost_unless_it_had_shipped(void **state)
 	assert_int_equal(planned(), 12);
 }
 
+/* They are in no window that is still to come, which is told. */
+static void
+what_a_clock_that_went_back_stamped_is_lost(void **state)
+{
+	struct engine_found f[] = { found(1, "a", 0, 0, DAWN),
+		found(2, "a", 2, 0, DAWN + SECOND) };
+	static const int64_t lost[][2] = { { 0, 2 }, { 1, 3 } };
+
+	(void)state;
+	s.conf.align = S3_UNALIGNED;
+	restarts_at(DAWN, 1, DAWN);
+	engine_position(s.e, SPAN_LIT("a"), 0, 1);
+	names(DAWN + 6 * MINUTE, f, 1);
+	fetches(1, 0);
+	answers(ENGINE_OK, 1, 0, 0, 1, DAWN + 5 * MINUTE);
+	assert_int_equal(step(), ENGINE_CLOSE);
+	engine_committed(s.e);
+	names(DAWN + 6 * MINUTE, f, 1);
+	/* minutes back: one is new, the other is written again */
+	f[0].last_offset = 4;
+	f[0].last_write_us = DAWN + 12 * MINUTE;
+	names_after_a_wait(DAWN + 12 * MINUTE, f, 2);
+	fetches(1, 1);
+	engine_on_entry(s.e, t.call, 0, ENGINE_OK, 5, 0);
+	for (int i = 1; i < 4; i++)
+		record(0, i, DAWN + 2 * MINUTE + i);
+	record(0, 4, DAWN + 7 * MINUTE);
+	engine_on_done(s.e, t.call);
+	carries(lost, 2);
+	assert_int_equal(planned(), 1);
+}
+
 static void
 what_is_found_lost_while_a_window_closes_is_of_the_next(void **state)
 {
@@ -1069,6 +1101,7 @@ main(void)
 		T(out_of_range_loses_exactly_what_is_gone_and_once),
 		T(a_position_below_the_log_is_lost_up_to_it),
 		T(a_gap_is_lost_unless_it_had_shipped),
+		T(what_a_clock_that_went_back_stamped_is_lost),
 		T(what_is_found_lost_while_a_window_closes_is_of_the_next),
 		T(one_made_again_begins_anew_and_the_old_one_still_ships),
 		T(what_was_not_read_of_one_that_is_gone_is_lost),
