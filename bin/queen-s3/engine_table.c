@@ -233,8 +233,8 @@ engine_part_look(struct engine *e, size_t n)
 
 /* The next of the range that was told last. */
 static bool
-lose_more(struct engine *e, const struct engine_part *p, int64_t from,
-	int64_t to)
+lose_more(
+	struct engine *e, const struct engine_part *p, int64_t from, int64_t to)
 {
 	struct engine_lost *l =
 		e->lost_n > e->lost_taken ? e->lost[e->lost_n - 1] : NULL;
