@@ -7,7 +7,6 @@
 
 enum { LIMIT_MIN_MS = 30000, WINDOWS = 3 };
 
-/* In the order of names. */
 struct health_queue {
 	TAILQ_ENTRY(health_queue) link;
 	int64_t since_ms; /* until a lag is known */
@@ -21,6 +20,7 @@ void
 health_init(struct health *h, int64_t max_window_ms)
 {
 	TAILQ_INIT(&h->list);
+	h->by_name = (struct map)MAP_ZERO;
 	h->n = 0;
 	h->limit_ms = max_window_ms * WINDOWS;
 	if (h->limit_ms < LIMIT_MIN_MS)
@@ -36,6 +36,7 @@ health_fini(struct health *h)
 		TAILQ_REMOVE(&h->list, q, link);
 		free(q);
 	}
+	map_fini(&h->by_name);
 	h->n = 0;
 }
 
@@ -48,15 +49,16 @@ compare(const struct health_queue *q, struct span name)
 	return c ? c : (q->n > name.n) - (q->n < name.n);
 }
 
+static bool
+is_named(const void *item, const void *name)
+{
+	return compare(item, *(const struct span *)name) == 0;
+}
+
 static struct health_queue *
 find(const struct health *h, struct span name)
 {
-	struct health_queue *q;
-
-	TAILQ_FOREACH (q, &h->list, link)
-		if (compare(q, name) == 0)
-			return q;
-	return NULL;
+	return map_get(&h->by_name, map_hash_span(name), is_named, &name);
 }
 
 void
@@ -73,12 +75,14 @@ health_runs(struct health *h, struct span queue, int64_t now_ms)
 	q->since_ms = now_ms;
 	q->stamp_us = INT64_MIN;
 	h->n++;
-	TAILQ_FOREACH (at, &h->list, link)
-		if (compare(at, queue) > 0) {
-			TAILQ_INSERT_BEFORE(at, q, link);
-			return;
-		}
-	TAILQ_INSERT_TAIL(&h->list, q, link);
+	map_put(&h->by_name, map_hash_span(queue), q);
+	/* they come in the order of their names */
+	TAILQ_FOREACH_REVERSE(at, &h->list, health_list, link)
+	if (compare(at, queue) < 0) {
+		TAILQ_INSERT_AFTER(&h->list, at, q, link);
+		return;
+	}
+	TAILQ_INSERT_HEAD(&h->list, q, link);
 }
 
 void
@@ -102,6 +106,7 @@ health_forget(struct health *h, struct span queue)
 
 	if (!q)
 		return;
+	map_take(&h->by_name, map_hash_span(queue), is_named, &queue);
 	TAILQ_REMOVE(&h->list, q, link);
 	free(q);
 	h->n--;

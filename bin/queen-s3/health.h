@@ -10,12 +10,14 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "map.h"
 #include "span.h"
 
 struct health_queue;
 TAILQ_HEAD(health_list, health_queue);
 struct health {
-	struct health_list list;
+	struct health_list list; /* in the order of names */
+	struct map by_name; /* every queue is reported every second */
 	int64_t limit_ms;
 	int n;
 };

@@ -23,7 +23,6 @@ struct sink_queue {
 	TAILQ_ENTRY(sink_queue) link; /* in the order of names */
 	struct sink *sink;
 	struct queue *queue;
-	bool listed; /* in the list just read */
 	bool leaving; /* told to stop */
 	bool elsewhere; /* seen held by another node */
 };

@@ -51,33 +51,30 @@ on_end(void *arg, struct queue *q)
 	sink_end_if_quiet(s);
 }
 
+/* before: what follows it by name; NULL: nothing does. */
 static void
-add(struct sink *s, const char *name)
+add(struct sink *s, const char *name, struct sink_queue *before)
 {
-	struct sink_queue *t = calloc(1, sizeof(*t)), *at;
+	struct sink_queue *t = calloc(1, sizeof(*t));
 
 	BUG(!t);
 	t->sink = s;
-	t->listed = true;
 	t->queue = queue_new(&s->x, name, on_end, on_window, t);
 	s->queues_n++;
-	TAILQ_FOREACH (at, &s->queues, link)
-		if (strcmp(queue_name(at->queue), name) > 0) {
-			TAILQ_INSERT_BEFORE(at, t, link);
-			return;
-		}
-	TAILQ_INSERT_TAIL(&s->queues, t, link);
+	if (before)
+		TAILQ_INSERT_BEFORE(before, t, link);
+	else
+		TAILQ_INSERT_TAIL(&s->queues, t, link);
 }
 
-static struct sink_queue *
-find(const struct sink *s, struct span name)
+/* It is gone in a later turn of the loop. */
+static void
+leave(struct sink_queue *t)
 {
-	struct sink_queue *t;
-
-	TAILQ_FOREACH (t, &s->queues, link)
-		if (span_is(name, queue_name(t->queue)))
-			return t;
-	return NULL;
+	if (t->leaving)
+		return;
+	t->leaving = true;
+	queue_stop(t->queue);
 }
 
 /* ---- the list of `*` ---- */
@@ -90,29 +87,27 @@ again(struct sink *s)
 	loop_timer_start(&s->list_timer, ms > LIST_MIN_MS ? ms : LIST_MIN_MS);
 }
 
+/* Both are in the order of names. */
 static void
 take(struct sink *s, const struct span *names, size_t n)
 {
-	struct sink_queue *t;
+	struct sink_queue *t = TAILQ_FIRST(&s->queues);
 
-	TAILQ_FOREACH (t, &s->queues, link)
-		t->listed = false;
 	for (size_t i = 0; i < n; i++) {
 		char *name = strndup(names[i].p, names[i].n);
 
 		BUG(!name);
-		t = find(s, names[i]);
-		if (t)
-			t->listed = true;
+		for (; t && strcmp(queue_name(t->queue), name) < 0;
+			t = TAILQ_NEXT(t, link))
+			leave(t);
+		if (t && strcmp(queue_name(t->queue), name) == 0)
+			t = TAILQ_NEXT(t, link);
 		else
-			add(s, name);
+			add(s, name, t);
 		free(name);
 	}
-	TAILQ_FOREACH (t, &s->queues, link)
-		if (!t->listed && !t->leaving) {
-			t->leaving = true;
-			queue_stop(t->queue);
-		}
+	for (; t; t = TAILQ_NEXT(t, link))
+		leave(t);
 	place_queues(s->x.place, (int)n);
 }
 
@@ -153,6 +148,18 @@ sink_list_init(struct sink *s)
 	loop_timer_init(&s->list_timer, s->x.x->loop, on_list_time, s);
 }
 
+/* They are in the order they were given in. */
+static void
+add_named(struct sink *s, const char *name)
+{
+	struct sink_queue *at = TAILQ_FIRST(&s->queues);
+
+	while (at && strcmp(queue_name(at->queue), name) < 0)
+		at = TAILQ_NEXT(at, link);
+	if (!at || strcmp(queue_name(at->queue), name) > 0)
+		add(s, name, at);
+}
+
 void
 sink_list_run(struct sink *s)
 {
@@ -161,24 +168,18 @@ sink_list_run(struct sink *s)
 		return;
 	}
 	for (size_t i = 0; i < s->s3conf.queues_n; i++)
-		if (!find(s, span_of(s->s3conf.queues[i])))
-			add(s, s->s3conf.queues[i]);
+		add_named(s, s->s3conf.queues[i]);
 	place_queues(s->x.place, s->queues_n);
 }
 
 void
 sink_list_stop(struct sink *s)
 {
-	struct sink_queue *t, *next;
+	struct sink_queue *t;
 
 	loop_timer_stop(&s->list_timer);
-	for (t = TAILQ_FIRST(&s->queues); t; t = next) {
-		next = TAILQ_NEXT(t, link);
-		if (!t->leaving) {
-			t->leaving = true;
-			queue_stop(t->queue);
-		}
-	}
+	TAILQ_FOREACH (t, &s->queues, link)
+		leave(t);
 }
 
 void
