@@ -104,8 +104,7 @@ segment(struct cell_call *k)
 	if (s.take <= 0)
 		return;
 	k->ts_us = pgbin_time(k->res, k->row, COL_AT);
-	n = logrd_each(
-		&s, k->cell->seal, &k->cell->room, on_message, k, &why);
+	n = logrd_each(&s, k->cell->seal, &k->cell->room, on_message, k, &why);
 	if (n < (size_t)s.take)
 		blocked(k, from + (int64_t)n, k->ts_us);
 }
