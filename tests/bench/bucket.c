@@ -77,10 +77,9 @@ head(struct link *l)
 			end[3] = '\0';
 			return (size_t)(end - l->b) + 4;
 		}
-		ssize_t got = l->n < HEAD_MAX
-				      ? recv(l->fd, l->b + l->n,
-						HEAD_MAX - l->n, 0)
-				      : 0;
+		ssize_t got = l->n < HEAD_MAX ? recv(l->fd, l->b + l->n,
+							HEAD_MAX - l->n, 0)
+					      : 0;
 		if (got <= 0)
 			return 0;
 		l->n += (size_t)got;
@@ -189,8 +188,8 @@ serve(const char *path)
 		(keep = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
 			 0600)) < 0)
 		die("cannot open %s: %s", path, strerror(errno));
-	if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) ||
-		listen(fd, 64) || getsockname(fd, (struct sockaddr *)&at, &len))
+	if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) || listen(fd, 64) ||
+		getsockname(fd, (struct sockaddr *)&at, &len))
 		die("cannot listen: %s", strerror(errno));
 	printf("%d\n", ntohs(at.sin_port));
 	fflush(stdout);
@@ -270,8 +269,7 @@ zstd(const char *path)
 		made = stream(c, p, n, out);
 		double streamed = own_cpu_us() - from;
 		from = own_cpu_us();
-		size_t z = ZSTD_compress2(
-			c, out, ZSTD_compressBound(n), p, n);
+		size_t z = ZSTD_compress2(c, out, ZSTD_compressBound(n), p, n);
 		if (ZSTD_isError(z))
 			die("zstd: %s", ZSTD_getErrorName(z));
 		printf("{\"stream_us\":%.0f,\"one_shot_us\":%.0f,"
