@@ -638,12 +638,10 @@ start(void **state)
 		return -1;
 	assert_int_equal(seal_new(KEY_A, NULL, &ours, &e), 0);
 	assert_int_equal(seal_new(KEY_B, NULL, &theirs, &e), 0);
-	c = (struct cell_conf){
-		.conninfo = server.conninfo,
+	c = (struct cell_conf){ .conninfo = server.conninfo,
 		.seal = ours,
 		.guard_ms = 500,
-		.floor_ms = 30000
-	};
+		.floor_ms = 30000 };
 	cell = cell_new(loop, &c);
 	return 0;
 }
