@@ -316,7 +316,7 @@ large_runs_take_what_they_hold_and_give_it_back(void **state)
 	engine_free(e);
 	malloc_trim(0);
 	assert_true(SANITIZED || (most > before + held - held / 8 &&
-				       most < before + held + held / 8));
+					 most < before + held + held / 8));
 	assert_true(SANITIZED || resident() < before + (3 << 20));
 }
 
