@@ -509,9 +509,9 @@ start(void **state)
 
 	if (cell_start(state) != 0)
 		return -1;
-	c = (struct cell_conf){ .conninfo = server.conninfo,
-		.guard_ms = 500,
-		.floor_ms = 30000 };
+	c = (struct cell_conf){
+		.conninfo = server.conninfo, .guard_ms = 500, .floor_ms = 30000
+	};
 	cell = cell_new(loop, &c);
 	return 0;
 }
