@@ -76,8 +76,8 @@ queue_observe(struct queue *q)
 	budget_report(&q->budget, q->stats.buffered_bytes);
 	if (q->stats.degraded && !q->degraded_told)
 		queue_say(q, LOG_WARN,
-			"safeTime is degraded: some session of "
-			"the cell cannot be seen",
+			"safeTime is degraded: a session of the cell cannot "
+			"be seen, or a transaction is prepared",
 			NULL);
 	q->degraded_told = q->stats.degraded;
 	observe_blocked(q);

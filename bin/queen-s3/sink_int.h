@@ -24,7 +24,6 @@ struct sink_queue {
 	struct sink *sink;
 	struct queue *queue;
 	bool leaving; /* told to stop */
-	bool elsewhere; /* seen held by another node */
 };
 TAILQ_HEAD(sink_queues, sink_queue);
 

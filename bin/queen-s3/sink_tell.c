@@ -40,9 +40,6 @@ look(struct sink_queue *t, int64_t now_ms)
 	} else if (is_over(st.state)) {
 		health_forget(&s->health, st.name);
 	}
-	if (st.state == QUEUE_ELSEWHERE && !t->elsewhere)
-		place_taken(s->x.place, queue_name(t->queue));
-	t->elsewhere = st.state == QUEUE_ELSEWHERE;
 }
 
 void
