@@ -17,6 +17,7 @@ struct cell;
 struct loop;
 struct place;
 struct s3;
+struct s3_counts;
 struct seal;
 struct settings;
 
@@ -41,6 +42,7 @@ struct sink_ctx {
 	char log_tenant[sizeof("tenant= ") + QID_TEXT_MAX];
 	bool env; /* the sink of the environment */
 	struct s3 *s3;
+	struct s3_counts *requests;
 	struct place *place;
 };
 

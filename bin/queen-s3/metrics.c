@@ -28,7 +28,8 @@ static const uint64_t byte_bounds[METRICS_BUCKETS] = { UINT64_C(1) << 20,
 void
 metrics_tenant_init(struct metrics_tenant *t, struct span tenant)
 {
-	*t = (struct metrics_tenant){ .tenant = tenant };
+	*t = (struct metrics_tenant){ .tenant = tenant,
+		.requests = s3_counts_new() };
 	TAILQ_INIT(&t->ended);
 }
 
@@ -41,6 +42,7 @@ metrics_tenant_fini(struct metrics_tenant *t)
 		TAILQ_REMOVE(&t->ended, e, link);
 		free(e);
 	}
+	s3_counts_free(t->requests);
 }
 
 static void
@@ -312,9 +314,8 @@ write_sinks(const struct page *p)
 	metric_head(p->b, "queen_s3_s3_requests_total", "counter",
 		"Requests to the bucket, every attempt; code 0: no answer.");
 	for (size_t i = 0; i < p->n; i++)
-		if (p->s[i].s3)
-			s3_write_requests(
-				p->s[i].s3, p->b, l, label_tenant(&p->s[i], l));
+		s3_counts_write(p->s[i].tenant->requests, p->b, l,
+			label_tenant(&p->s[i], l));
 	write_sum(p, "queen_s3_commit_precondition_lost_total",
 		"Intents and commits that another node had fenced off.",
 		count_precondition_lost);

@@ -15,7 +15,7 @@
 #include "s3conf.h"
 
 struct buf;
-struct s3;
+struct s3_counts;
 
 enum { METRICS_BUCKETS = 8 };
 struct metrics_histogram {
@@ -30,6 +30,7 @@ struct metrics_tenant {
 	struct span tenant; /* empty: the default one, no label */
 	struct metrics_ended_list ended;
 	struct metrics_histogram records, bytes;
+	struct s3_counts *requests;
 };
 void metrics_tenant_init(struct metrics_tenant *t, struct span tenant);
 void metrics_tenant_fini(struct metrics_tenant *t);
@@ -44,7 +45,6 @@ struct metrics_sink {
 	const struct queue_status *queues; /* in the order of names */
 	size_t queues_n;
 	enum s3_format format;
-	const struct s3 *s3; /* NULL: does not run */
 };
 struct metrics_node {
 	int64_t buffer_bytes;

@@ -49,6 +49,7 @@ other_bucket(struct queue *q, struct span bucket)
 	struct s3_conf c = {
 		.sink = &there,
 		.log_tenant = q->x->log_tenant,
+		.counts = q->x->requests,
 		.ca_file = queue_settings(q)->ca_file,
 		.multipart_bytes = queue_settings(q)->multipart_threshold_mb
 				   << 20,

@@ -13,7 +13,6 @@
 #include <openssl/crypto.h>
 
 #include "err.h"
-#include "metric.h"
 #include "sigv4.h"
 
 enum { IDLE_MAX = 4, PART_BYTES = 16 << 20, FIRST_MS = 1000 };
@@ -113,6 +112,7 @@ s3_new(struct loop *l, const struct s3_conf *c, struct err *e)
 
 	BUG(!s);
 	s->loop = l;
+	s->counts = c->counts;
 	s->log_tenant = c->log_tenant ? c->log_tenant : "";
 	TAILQ_INIT(&s->all);
 	TAILQ_INIT(&s->turns);
@@ -156,7 +156,6 @@ s3_free(struct s3 *s)
 	free(s->access);
 	free(s->secret);
 	free(s->kms_key_id);
-	free(s->counts);
 	free(s);
 }
 
@@ -169,28 +168,6 @@ s3_hurry(struct s3 *s)
 	TAILQ_FOREACH (r, &s->all, link)
 		if (r->waiting)
 			loop_timer_start(&r->timer, S3_HURRY_MAX_MS);
-}
-
-void
-s3_write_requests(const struct s3 *s, struct buf *b,
-	const struct metric_label *labels, int n)
-{
-	struct metric_label *all = calloc((size_t)n + 2, sizeof(*all));
-	char code[12];
-
-	BUG(!all);
-	for (int i = 0; i < n; i++)
-		all[i] = labels[i];
-	for (size_t i = 0; i < s->counts_n; i++) {
-		const struct s3_count *c = &s->counts[i];
-
-		snprintf(code, sizeof(code), "%d", c->code);
-		all[n] = (struct metric_label){ "op",
-			span_of(s3_op_name(c->op)) };
-		all[n + 1] = (struct metric_label){ "code", span_of(code) };
-		metric_u64(b, "queen_s3_s3_requests_total", all, n + 2, c->n);
-	}
-	free(all);
 }
 
 /* ---- a call ---- */

@@ -20,11 +20,13 @@ struct loop;
 struct metric_label;
 struct object;
 struct s3;
+struct s3_counts;
 struct s3_req;
 
 struct s3_conf {
 	const struct s3conf *sink; /* copied as far as needed */
 	const char *log_tenant; /* borrowed, in front of log lines; NULL: none */
+	struct s3_counts *counts; /* borrowed; NULL: nothing is counted */
 	const char *ca_file; /* NULL or empty: the distribution's */
 	int64_t multipart_bytes; /* objects above go up in parts */
 	int64_t part_bytes; /* 0: 16 MiB; for tests */
@@ -78,8 +80,13 @@ struct s3_req *s3_list(struct s3 *s, struct span prefix, struct span after,
 /* The service is told to drop what was uploaded in parts. */
 void s3_cancel(struct s3_req *r);
 
-/* queen_s3_s3_requests_total{op,code} of this bucket; labels first. */
-void s3_write_requests(const struct s3 *s, struct buf *b,
+/*
+ * Every attempt by operation and status; they outlive the buckets that share
+ * them.  Written as queen_s3_s3_requests_total{op,code}, labels first.
+ */
+struct s3_counts *s3_counts_new(void);
+void s3_counts_free(struct s3_counts *c);
+void s3_counts_write(const struct s3_counts *c, struct buf *b,
 	const struct metric_label *labels, int n);
 
 #endif

@@ -45,12 +45,6 @@ enum s3_op {
 	S3_OP_LIST
 };
 
-struct s3_count {
-	enum s3_op op;
-	int code;
-	uint64_t n;
-};
-
 TAILQ_HEAD(s3_reqs, s3_req);
 
 struct s3 {
@@ -65,8 +59,7 @@ struct s3 {
 	int64_t first_ms;
 	struct s3_reqs all, turns;
 	int sending_n;
-	struct s3_count *counts;
-	size_t counts_n, counts_cap;
+	struct s3_counts *counts;
 	struct log_sampler skew_log;
 };
 
@@ -127,6 +120,10 @@ struct s3_req {
 };
 
 const char *s3_op_name(enum s3_op op);
+
+/* s3_count.c */
+/* code: the status, 0 without an answer; c may be NULL. */
+void s3_counts_add(struct s3_counts *c, enum s3_op op, int code);
 
 /* ---- s3.c ---- */
 /* From the loop, after so long; one at a time. */

@@ -123,30 +123,6 @@ reset_reply(struct s3_req *r)
 	memset(&r->error, 0, sizeof(r->error));
 }
 
-static void
-count(struct s3 *s, enum s3_op op, int code)
-{
-	size_t i = 0;
-
-	while (i < s->counts_n &&
-		(s->counts[i].op < op ||
-			(s->counts[i].op == op && s->counts[i].code < code)))
-		i++;
-	if (i == s->counts_n || s->counts[i].op != op ||
-		s->counts[i].code != code) {
-		if (s->counts_n == s->counts_cap) {
-			s->counts_cap = s->counts_cap ? 2 * s->counts_cap : 16;
-			s->counts = realloc(
-				s->counts, s->counts_cap * sizeof(*s->counts));
-			BUG(!s->counts);
-		}
-		memmove(&s->counts[i + 1], &s->counts[i],
-			(s->counts_n++ - i) * sizeof(*s->counts));
-		s->counts[i] = (struct s3_count){ op, code, 0 };
-	}
-	s->counts[i].n++;
-}
-
 /* A probe asks who is there, and waits for none of them. */
 static bool
 takes_turn(const struct s3_req *r)
@@ -208,7 +184,7 @@ on_done(void *arg, CURLcode rc, const char *why)
 		curl_easy_getinfo(
 			r->call.easy, CURLINFO_RESPONSE_CODE, &status);
 	r->reply.status = (int)status;
-	count(r->s, r->send.op, r->reply.status);
+	s3_counts_add(r->s->counts, r->send.op, r->reply.status);
 	ok = s3_judge(r, rc, why);
 	end_attempt(r);
 	next_turn(r->s);

@@ -8,6 +8,7 @@
 #include "clk.h"
 #include "err.h"
 #include "key.h"
+#include "metrics.h"
 #include "place.h"
 #include "settings.h"
 #include "sink_int.h"
@@ -36,6 +37,7 @@ sink_new(struct ctx *x, const struct sink_conf *c, struct err *e)
 			s->x.tenant_text);
 	bucket.sink = &s->s3conf;
 	bucket.log_tenant = s->x.log_tenant;
+	s->x.requests = bucket.counts = c->metrics->requests;
 	s->seen_version = -1;
 	health_init(&s->health, s->s3conf.max_window_ms);
 	loop_timer_init(&s->watch, x->loop, on_watch, s);

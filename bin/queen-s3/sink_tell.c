@@ -241,6 +241,5 @@ sink_metrics(const struct sink *s, struct arena *a, struct metrics_sink *out)
 	*out = (struct metrics_sink){ .tenant = s->conf.metrics,
 		.queues = st,
 		.queues_n = n,
-		.format = s->s3conf.format,
-		.s3 = s->x.s3 };
+		.format = s->s3conf.format };
 }

@@ -12,6 +12,7 @@
 #include "buf.h"
 #include "clk.h"
 #include "metrics.h"
+#include "s3_int.h"
 #include "stamp.h"
 
 #define TENANT "00000000-0000-0000-0000-0000000000aa"
@@ -169,11 +170,16 @@ counters_outlive_their_queue(void **state)
 	assert_line("queen_s3_records_lost_total{queue=\"q\"} 6\n");
 	assert_line("queen_s3_commit_precondition_lost_total 32\n");
 	assert_int_equal(lines("queen_s3_lag_seconds{queue="), 1);
-	/* the sink does not run */
+	/* the sink does not run; what it asked the bucket stays, too */
+	s3_counts_add(own.requests, S3_OP_PUT, 503);
+	s3_counts_add(own.requests, S3_OP_PUT, 0);
+	s3_counts_add(own.requests, S3_OP_PUT, 503);
 	s.queues_n = 0;
 	write_page(&s, 1);
 	assert_line("queen_s3_records_written_total{queue=\"q\"} 20\n");
 	assert_line("queen_s3_queues_given_back_total 9\n");
+	assert_line("queen_s3_s3_requests_total{op=\"put\",code=\"0\"} 1\n"
+		    "queen_s3_s3_requests_total{op=\"put\",code=\"503\"} 2\n");
 	assert_int_equal(lines("queen_s3_lag_seconds{queue="), 0);
 	assert_int_equal(lines("queen_s3_safe_lag_seconds"), 0);
 }
