@@ -5,11 +5,13 @@ import time
 
 import pytest
 
-from lakecheck import Sent, Tree, check
+from lakecheck import Sent, Tree, check, escape
 from lakeload import ODD, Client, Producers, clock, settled
 from queenlib import TENANT, wait_until
 
 WINDOWS = {"QUEEN_S3_ALIGN": "none", "QUEEN_S3_MAX_WINDOW_MS": "1000"}
+ODD_QUEUE = "caffè 50%/~x"
+LARGE = "[\n%s\n]" % ",\n".join(['  "%s"' % ("y" * 50000)] * 30)
 
 
 def shape(name, queues, **env):
@@ -24,7 +26,7 @@ def agree(db, node, queue, sink, lake):
     last = lake.windows[-1]
     row = db.value("select value from queen.kv where tenant = %s and namespace"
                    " = 'queen-s3' and key = %s", (
-                       TENANT, "s3:%s:%s:committed" % (sink, queue)))
+                       TENANT, "s3:%s:%s:committed" % (sink, escape(queue))))
     assert (row["k"], row["records"], row["bytes"]) == (
         last["k"], last["records"], last["bytes"])
     assert row["manifest"].endswith("/windows/%010d.json" % last["k"])
@@ -38,18 +40,19 @@ def agree(db, node, queue, sink, lake):
 
 def test_all_that_was_sent_is_there_once(db, new_cell, bucket, new_gate,
                                          new_lake, tmp_path):
-    """Acceptance 155: 27 000 records of 1 350 partitions, past one page of
-    discovery and one call of fetch; four producers at once; odd payloads;
-    lines, Parquet, an object per partition."""
+    """Acceptance 155, 159: 27 000 records of 1 350 partitions, past one page
+    of discovery and one call of fetch; four producers at once; odd payloads,
+    one of them larger than the answer of a fetch is to be; an odd name; lines,
+    Parquet, an object per partition."""
     cell = new_cell().start()
     gate = new_gate(bucket)
     parts = {"wide": ["p%04d" % n for n in range(1100)],
              "some": ["caffè %d/~" % n for n in range(240)],
-             "few": list("abcdefghij")}
+             ODD_QUEUE: list("abcdefghij")}
     sinks = {"lines": new_lake(gate, **shape("lines", parts)),
              "pages": new_lake(gate, **shape("pages", parts,
                                              FORMAT="parquet")),
-             "each": new_lake(gate, **shape("each", ["few"], FORMAT="parquet",
+             "each": new_lake(gate, **shape("each", [ODD_QUEUE], FORMAT="parquet",
                                             PARQUET_CODEC="snappy",
                                             LAYOUT="per-partition"))}
     for node in sinks.values():
@@ -65,15 +68,17 @@ def test_all_that_was_sent_is_there_once(db, new_cell, bucket, new_gate,
                 made.push(client, [(q, p, [
                     ODD[(i + n + turn * 5 + who) % len(ODD)]
                     for n in range(5)]) for q, p in mine[i:i + 100]])
+        if who == 0:
+            made.push(client, [(*mine[-1], [LARGE])])
         client.close()
 
     for who in range(made.n):
         made.workers.start(share, who)
     made.workers.join()
-    assert made.total() == 27000
+    assert made.total() == 27001
     until = clock(db)
     for name, node in sinks.items():
-        queues = ["few"] if name == "each" else list(parts)
+        queues = [ODD_QUEUE] if name == "each" else list(parts)
         settled(node, queues, until)
         tree = Tree(str(tmp_path / name), bucket, name).pull()
         for queue in queues:

@@ -8,7 +8,7 @@ from lakecheck import Tree, check
 from lakekit import stamp
 from queenlib import TENANT
 from test_lake_faults import sent_of
-from test_lake_queue_crash import HOUR, POINTS, SHAPES, fill
+from test_lake_queue_crash import HOUR, POINTS, SHAPES
 
 BEFORE = POINTS[:2]                     # of the manifest
 PARTS = ("a", "b/ü", "c")
