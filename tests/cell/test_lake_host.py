@@ -96,17 +96,19 @@ def test_a_bucket_that_refuses_at_boot(db, log, bucket, new_lake, new_gate):
     tenant it waits, and claims nothing while it does."""
     log.push("q", "a", ["1"])
     gate = new_gate(bucket, "403:1")
-    node = new_lake(gate, **env(PATH_STYLE="false", ENDPOINT=gate.endpoint))
-    node.extra["QUEEN_S3_PATH_STYLE"] = "true"
+    node = new_lake(gate, **env())
     ends(node, 3, "the key needs s3:PutObject, s3:GetObject and "
                   "s3:ListBucket on s/*")
     assert "bucket %s at %s: " % (bucket.name, gate.endpoint) in \
         node.log_text()
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))  # and nobody listens
-        down = new_lake(bucket, **env(
-            ENDPOINT="http://127.0.0.1:%d" % s.getsockname()[1]))
-        ends(down, 3, "bucket %s at http://127.0.0.1" % bucket.name)
+        down = new_lake(bucket)
+        down.extra.update(env(
+            ENDPOINT="http://localhost:%d" % s.getsockname()[1],
+            PATH_STYLE="false"))
+        ends(down, 3, "most gateways need QUEEN_S3_PATH_STYLE=true")
+    assert "bucket %s at http://localhost:" % bucket.name in down.log_text()
     assert db.value("select queen.lake_sink_put_v1(%s, 'other', true, %s,"
                     " 'no secret')", (OTHER_TENANT, json.dumps(
                         {**bucket.document(), "queues": "q"}))) == 0
