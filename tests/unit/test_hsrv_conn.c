@@ -242,6 +242,27 @@ names_ipv6_and_bad_addresses(void **state)
 }
 
 static void
+a_port_of_its_own_is_not_shared(void **state)
+{
+	struct t *t = *state;
+	struct hsrv *shares;
+	struct err e = ERR_ZERO;
+	int port;
+
+	shares = hsrv_new(t->loop, &t->conf);
+	t->conf.own_port = true;
+	t->s = hsrv_new(t->loop, &t->conf);
+	assert_int_equal(hsrv_listen(t->s, "127.0.0.1", 0, &e), 0);
+	port = hsrv_port(t->s);
+	assert_int_equal(hsrv_listen(shares, "127.0.0.1", port, &e), -1);
+	assert_int_equal(e.kind, ERR_IO);
+	assert_int_equal(hsrv_listen(shares, "127.0.0.1", 0, &e), 0);
+	port = hsrv_port(shares);
+	assert_int_equal(hsrv_listen(t->s, "127.0.0.1", port, &e), -1);
+	hsrv_free(shares);
+}
+
+static void
 out_of_descriptors_pauses_and_recovers(void **state)
 {
 	struct t *t = *state;
@@ -401,6 +422,7 @@ main(void)
 		T(after_unpark_nobody_is_told),
 		T(a_reset_is_known_without_parking),
 		T(names_ipv6_and_bad_addresses),
+		T(a_port_of_its_own_is_not_shared),
 		T(out_of_descriptors_pauses_and_recovers),
 		T(drain_answers_what_is_in_hand_and_closes_the_rest),
 		T(drain_waits_for_who_was_only_queued),
