@@ -63,8 +63,15 @@ write_tenant(struct jwrite *w, const struct tenant *t)
 	jwrite_kv_i64(w, "restarts", (int64_t)t->restarts);
 	jwrite_kv_null(w, "lastExit");
 	jwrite_kv_i64(w, "backoffMs", 0);
-	if (t->sink)
+	if (t->sink) {
 		sink_write_status(t->sink, w);
+	} else {
+		jwrite_kv_bool(w, "ok", !t->error[0]);
+		jwrite_kv_bool(w, "running", false);
+		jwrite_key(w, "queues");
+		jwrite_array(w);
+		jwrite_end(w);
+	}
 	jwrite_end(w);
 }
 

@@ -123,6 +123,8 @@ def test_a_bucket_that_refuses_at_boot(db, log, bucket, new_lake, new_gate):
     assert (other["tenant"], other["source"], other["cluster"],
             other["phase"]) == (OTHER_TENANT, "cp", "other", "error")
     assert "no secret" not in other["error"]
+    assert (other["ok"], other["running"], other["queues"]) == (
+        False, False, [])
     assert log.row("s", "q", "lease") is None
     gate.clear()
     await_records(bucket, "s", "q", log.records["q"], node)
