@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Before the loop runs: it waits, and may sleep. */
 #include "boot.h"
 
 #include <stdio.h>

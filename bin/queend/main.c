@@ -433,6 +433,7 @@ main(int argc, char **argv)
 		return EXIT_CONFIG;
 	}
 	log_init(NULL, false);
+	boot_harden(); /* before there is a secret in memory */
 	if (conf_load(conf_items, conf_items_n, &b.conf, &e) != 0 ||
 		check_settings(&b.conf, &e) != 0 ||
 		gate_new(&b.conf, &b.x.gate, &e) != 0 ||
@@ -459,7 +460,6 @@ main(int argc, char **argv)
 		log_line(LOG_WARN, "boot",
 			"FILE_BUFFER_DIR is ignored: this release has no spool",
 			NULL);
-	boot_harden();
 	b.code = serve(&b);
 	gate_free(b.x.gate);
 	seal_free(b.x.seal);
