@@ -11,11 +11,7 @@
 
 #include "err.h"
 
-enum {
-	RUN_FIRST = 1024, /* bytes of the second run of an answer */
-	PIECE_CAP = ENGINE_PIECE_BYTES - sizeof(struct engine_run),
-	PIECE_REST = 4096 /* may stay unused */
-};
+enum { RUN_FIRST = 1024 }; /* bytes of the second run of an answer */
 
 static uint32_t
 padded(const struct record *r)
@@ -72,43 +68,12 @@ leave(struct engine *e, struct engine_part *p)
 static struct engine_run *
 run_new(uint32_t cap)
 {
-	struct engine_run *r;
+	struct engine_run *r = malloc(sizeof(*r) + cap);
 
-	if (cap == PIECE_CAP) {
-		r = engine_slab_take();
-		*r = (struct engine_run){ .cap = cap, .piece = 1 };
-		return r;
-	}
-	r = malloc(sizeof(*r) + cap);
 	if (!r)
 		abort();
 	*r = (struct engine_run){ .cap = cap };
 	return r;
-}
-
-static void
-run_free(struct engine_run *r)
-{
-	if (r->piece)
-		engine_slab_give(r);
-	else
-		free(r);
-}
-
-/* A copy of what it still holds; its link is still to be set. */
-static struct engine_run *
-run_cut(struct engine_run *r)
-{
-	uint32_t live = r->used - r->head;
-	struct engine_run *c = run_new(live);
-
-	memcpy(c->bytes, r->bytes + r->head, live);
-	c->next = r->next;
-	c->last_us = r->last_us;
-	c->used = live;
-	c->n = r->n;
-	run_free(r);
-	return c;
 }
 
 void
@@ -121,16 +86,12 @@ engine_buffer_shut(struct engine *e)
 		return;
 	struct engine_run *r = *e->open_link;
 
-	if (r->cap - r->used < (r->piece ? PIECE_REST : 64))
+	if (r->cap - r->used < 64)
 		return;
-	if (r->piece) {
-		r = run_cut(r);
-	} else {
-		r = realloc(r, sizeof(*r) + r->used);
-		if (!r)
-			abort();
-		r->cap = r->used;
-	}
+	r = realloc(r, sizeof(*r) + r->used);
+	if (!r)
+		abort();
+	r->cap = r->used;
 	*e->open_link = p->last = r;
 }
 
@@ -144,8 +105,8 @@ run_for(struct engine *e, struct engine_part *p, uint32_t size)
 		return r;
 	if (e->open == p)
 		cap = r->cap < RUN_FIRST ? RUN_FIRST : r->cap * 4;
-	if (cap > PIECE_CAP)
-		cap = size < PIECE_REST ? PIECE_CAP : size;
+	if (cap > ENGINE_RUN_MAX)
+		cap = ENGINE_RUN_MAX;
 	if (cap < size)
 		cap = size;
 	engine_buffer_shut(e);
@@ -186,11 +147,23 @@ engine_buffer_add(
 
 /* ---- dropping ---- */
 
-/* The rest of a run that is mostly over. */
+/* The rest of a run that is mostly over; its link is still to be set. */
 static struct engine_run *
 cut(struct engine_run *r)
 {
-	return r->head < 512 || r->head < r->used - r->head ? r : run_cut(r);
+	uint32_t live = r->used - r->head;
+
+	if (r->head < 512 || r->head < live)
+		return r;
+	struct engine_run *c = run_new(live);
+
+	memcpy(c->bytes, r->bytes + r->head, live);
+	c->next = r->next;
+	c->last_us = r->last_us;
+	c->used = live;
+	c->n = r->n;
+	free(r);
+	return c;
 }
 
 static size_t
@@ -202,7 +175,7 @@ drop(struct engine *e, struct engine_part *p, int64_t below_us)
 		struct engine_run *r = p->first;
 
 		p->first = r->next;
-		run_free(r);
+		free(r);
 		steps++;
 	}
 	if (!p->first) {
@@ -246,6 +219,6 @@ engine_buffer_free(struct engine_part *p)
 		struct engine_run *r = p->first;
 
 		p->first = r->next;
-		run_free(r);
+		free(r);
 	}
 }

@@ -3,9 +3,8 @@
  * Inside of the engine.  Its files: engine.c what to do next; engine_call.c
  * answers of seeks and fetches; engine_pass.c answers of discovery;
  * engine_close.c where a window ends; engine_table.c partitions and lost
- * ranges; engine_buffer.c records; engine_slab.c memory of theirs;
- * engine_weight.c their weight by time; engine_plan.c what goes in the order of
- * names.
+ * ranges; engine_buffer.c records; engine_weight.c their weight by time;
+ * engine_plan.c what goes in the order of names.
  *
  * A bound on a partition that is read to its end is not kept: it is `safe`.
  * Each pass asks for all that was written since the window began, and each of
@@ -23,7 +22,7 @@
 enum {
 	ENGINE_SLICE = 20000, /* steps of own work per call */
 	ENGINE_BUCKETS = 2048, /* of an alignment unit */
-	ENGINE_PIECE_BYTES = 65472, /* of a slab: the largest run at once */
+	ENGINE_RUN_MAX = 65536, /* bytes a run grows to at once */
 	ENGINE_ENTRY_LEAST = 16384, /* entry_bytes */
 	ENGINE_CHUNK_LEAST = 16, /* entries of a fetch when few are due */
 	ENGINE_QUANTUM_US = 1000000, /* a last write is told that late */
@@ -35,7 +34,7 @@ enum {
 struct engine_run {
 	struct engine_run *next;
 	int64_t last_us; /* of its newest */
-	uint32_t used, cap, head, n : 31, piece : 1;
+	uint32_t used, cap, head, n;
 	char bytes[];
 };
 /* In front of each; then transaction id and payload, padded to 8. */
@@ -224,11 +223,6 @@ const struct engine_rec *engine_buffer_first(const struct engine_part *p);
 const struct engine_rec *engine_run_rec(const struct engine_run *r, uint32_t at);
 uint32_t engine_rec_size(const struct engine_rec *r);
 void engine_buffer_free(struct engine_part *p);
-
-/* ---- engine_slab.c ---- */
-/* ENGINE_PIECE_BYTES, aligned as from malloc. */
-void *engine_slab_take(void);
-void engine_slab_give(void *p);
 
 /* ---- engine_weight.c ---- */
 void engine_weight_init(struct engine *e);
