@@ -47,6 +47,7 @@ req_free(struct s3_req *r)
 	buf_fini(&r->after);
 	buf_fini(&r->send.query);
 	buf_fini(&r->send.text);
+	s3_release(r);
 	buf_fini(&r->reply.body);
 	arena_fini(&r->mem);
 	free(r->type);

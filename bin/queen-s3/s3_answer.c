@@ -112,6 +112,10 @@ s3_on_body(char *p, size_t one, size_t n, void *arg)
 		r->reply.too_large = true;
 		return 0; /* ends the attempt */
 	}
+	if (!s3_hold(r, n)) {
+		r->reply.too_many = true;
+		return 0;
+	}
 	if (b->len == 0 && all > 0)
 		buf_reserve(b, (size_t)all);
 	buf_put(b, p, n);
@@ -224,6 +228,10 @@ transport_error(struct s3_req *r, CURLcode rc, const char *why)
 		set_error(r, S3_BODY, false,
 			"the answer has more than %zu bytes",
 			r->reply.body_max);
+	else if (r->reply.too_many)
+		set_error(r, S3_BODY, true,
+			"all answers together have more than %zu bytes",
+			s3_held_max);
 	else if (rc == CURLE_SSL_CACERT_BADFILE)
 		set_error(r, S3_CONFIG, false, "%s", why);
 	else

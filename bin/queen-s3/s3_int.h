@@ -82,7 +82,8 @@ struct s3_reply {
 	int status;
 	struct buf body;
 	size_t body_max;
-	bool too_large;
+	size_t held; /* of the body, counted for the process */
+	bool too_large, too_many;
 	int64_t size, retry_after_ms, date_s;
 	char etag[128], sse[32], region[64];
 };
@@ -149,6 +150,10 @@ void s3_sign(struct s3_req *r, struct span path);
 void s3_run(struct s3_req *r);
 /* Whatever is under way or waits. */
 void s3_stop(struct s3_req *r);
+/* Counts n bytes more of the answer; false: no room for them now. */
+bool s3_hold(struct s3_req *r, size_t n);
+void s3_release(struct s3_req *r);
+extern size_t s3_held_max; /* of all answers of the process */
 
 /* ---- s3_answer.c ---- */
 /* libcurl's callbacks. */

@@ -101,6 +101,29 @@ set_limits(CURL *c)
 	curl_easy_setopt(c, CURLOPT_MAXAGE_CONN, (long)IDLE_S);
 }
 
+/* ---- the answers in memory ---- */
+
+/* Who owns a bucket says how long its answers are. */
+size_t s3_held_max = (size_t)512 << 20;
+static size_t held;
+
+bool
+s3_hold(struct s3_req *r, size_t n)
+{
+	if (n > s3_held_max - held)
+		return false;
+	held += n;
+	r->reply.held += n;
+	return true;
+}
+
+void
+s3_release(struct s3_req *r)
+{
+	held -= r->reply.held;
+	r->reply.held = 0;
+}
+
 /* ---- attempts ---- */
 
 static size_t
@@ -116,7 +139,8 @@ reset_reply(struct s3_req *r)
 {
 	struct buf body = r->reply.body;
 
-	buf_reset(&body);
+	s3_release(r);
+	buf_fini(&body);
 	r->reply = (struct s3_reply){ .body = body, .body_max = body_max(r) };
 	arena_reset(&r->mem);
 	memset(&r->answer, 0, sizeof(r->answer));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The requests of the client, byte for byte, and what it makes of answers. */
 #include "s3_fix.h"
+#include "s3_int.h"
 
 #define KEY "queen/tenant=t1/queue=a%2Fb/dt=2026-09-04/w-1.jsonl.zst"
 #define WIRE "queen/tenant%3Dt1/queue%3Da%252Fb/dt%3D2026-09-04/w-1.jsonl.zst"
@@ -339,6 +340,17 @@ answers_have_a_bound(void **state)
 	get_and_run(&b, "k");
 	assert_true(b.ok);
 	assert_int_equal(strlen(b.body), MAX_GET);
+	/* and all of them together: the others will be over */
+	s3_held_max = MAX_GET - 1;
+	get_and_run(&b, "k");
+	assert_false(b.ok);
+	assert_true(b.e.retriable);
+	assert_string_equal(b.e.text,
+		"get k: all answers together have more than 4095 bytes");
+	s3_held_max = MAX_GET;
+	get_and_run(&b, "k");
+	assert_true(b.ok);
+	s3_held_max = (size_t)512 << 20;
 	bed_down(&b);
 }
 
