@@ -202,6 +202,11 @@ static void
 missing(struct queue *q)
 {
 	queue_remember(q, "there is no such queue");
+	if (q->stats.buffered_bytes)
+		queue_say(q, LOG_WARN,
+			"queue deleted, what was read of it is not shipped",
+			"buffered_bytes=%lld",
+			(long long)q->stats.buffered_bytes);
 	queue_finish(q, QUEUE_MISSING);
 }
 
