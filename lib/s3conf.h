@@ -88,7 +88,7 @@ bool s3conf_bucket_ok(struct span s);
 
 /*
  * Appends ` sink=... start=...`, the part of the boot line that is of this
- * sink (spec 3): no secret, four characters at most of a key id.
+ * sink: no secret, four characters at most of a key id.
  */
 void s3conf_line(const struct s3conf *c, struct buf *out);
 

@@ -92,7 +92,7 @@ struct cell_call *cell_put(struct cell *c, const struct qid *tenant,
 struct cell_call *cell_delete(struct cell *c, const struct qid *tenant,
 	struct span key, int64_t expect, cell_row_fn fn, void *arg);
 /*
- * The fence (spec 7.2), in one call that writes both or nothing: the lease row,
+ * The fence, in one call that writes both or nothing: the lease row,
  * at the version this process wrote last, and a pointer at the version it read.
  * drop: a third row to delete with them, or empty.  Whose answer was lost sends
  * the same again; then it tells what became of the first.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The documents of the sink: rows of queen.kv (spec 6) and the sidecars of the
- * bucket (spec 13, EDGES): manifest, checkpoint, plan.  Pure text.  What is
+ * The documents of the sink: rows of queen.kv and the sidecars of the
+ * bucket: manifest, checkpoint, plan.  Pure text.  What is
  * read of a row lies in the arena; of a manifest, in its text too.
  */
 #ifndef QUEEN_S3_DOC_H
@@ -97,7 +97,7 @@ int
 doc_manifest_read(struct span text, struct arena *a, struct doc_manifest *out,
 	struct err *e) __attribute__((warn_unused_result));
 /*
- * May the window of the intent be committed from this manifest (spec 9.2.4)?
+ * May the window of the intent be committed from this manifest?
  * sink, tenant, queue: ours.
  */
 bool doc_manifest_is(const struct doc_manifest *m, const struct doc_intent *i,

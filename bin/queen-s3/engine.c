@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is to be done next (spec 8.2), and the life of a window. */
+/* What is to be done next, and the life of a window. */
 #include "engine.h"
 #include "engine_int.h"
 
@@ -31,7 +31,7 @@ configure(struct engine *e, const struct engine_conf *c)
 	e->width_us = at_least_1(e->unit_us / ENGINE_BUCKETS);
 }
 
-/* Where the first window starts (spec 8.3). */
+/* Where the first window starts. */
 static void
 restore(struct engine *e, const struct engine_restore *r)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The windows of one queue (spec 8): which records are in window k, and what
+ * The windows of one queue: which records are in window k, and what
  * has to be read before it may close.  Pure: it reads nothing and knows no
  * clock; every time is a stamp that the cell answered.  The caller asks for
  * the next step, does it, and tells the answer; several may be outstanding.
@@ -148,7 +148,7 @@ void engine_positions_end(struct engine *e);
 
 /* ---- from outside ---- */
 void engine_force(struct engine *e); /* close as soon as it is legal */
-/* No new reads; at most the window in hand (spec 19), then ENGINE_DRAINED. */
+/* No new reads; one window, if it is worth it; then ENGINE_DRAINED. */
 void engine_drain(struct engine *e);
 
 struct engine_stats {

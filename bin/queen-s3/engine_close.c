@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a window may end, and when it does (spec 8.6, 8.10). */
+/* Where a window may end, and when it does. */
 #include "engine_int.h"
 
 enum { WORTH_BYTES = 1 << 20, WORTH_LAG_US = 10000000 };
@@ -198,7 +198,7 @@ lag_us(const struct engine *e)
 	return e->safe_us > e->complete_us ? e->safe_us - e->complete_us : 0;
 }
 
-/* May a drain wait for it (spec 19)? */
+/* May a drain wait for it? */
 bool
 engine_worth(const struct engine *e)
 {

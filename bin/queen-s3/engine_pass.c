@@ -68,7 +68,7 @@ resume(struct engine *e, struct engine_part *p, int64_t log_start)
 	engine_part_settle(e, p);
 }
 
-/* One without a position (spec 8.4). */
+/* One without a position: where its start, or the window, says. */
 static void
 place(struct engine *e, struct engine_part *p, const struct engine_found *f)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records into the bytes of one object: JSONL (spec 11) or Parquet (spec 12).
+ * Records into the bytes of one object: JSONL or Parquet.
  * The same records in the same order give the same bytes in every process.
  */
 #ifndef QUEEN_S3_FORMAT_H

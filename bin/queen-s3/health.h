@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far behind the queues of a sink are (spec 17.2).  Between two reports
+ * How far behind the queues of a sink are.  Between two reports
  * the last lag grows with the clock: who is stuck in one upload goes red.
  */
 #ifndef QUEEN_S3_HEALTH_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Health, status and metrics of all sinks, on loopback (spec 17). */
+/* Health, status and metrics of all sinks, on loopback. */
 #include "arena.h"
 #include "boot.h"
 #include "budget.h"

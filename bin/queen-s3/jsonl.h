@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One record per line (spec 11), compressed as a stream. */
+/* One record per line, compressed as a stream. */
 #ifndef QUEEN_S3_JSONL_H
 #define QUEEN_S3_JSONL_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names: keys of objects (spec 10) and of rows in queen.kv (spec 6).  A data
+ * Names: keys of objects and of rows in queen.kv.  A data
  * key is a function of the intent alone; keys sort in the order of windows.
  */
 #ifndef QUEEN_S3_KEY_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lease of one queue and the fence in front of its pointers (spec 7.1,
- * 7.2).  One writer per lease: claim, refresh, fence and release wait for one
- * another, so that none expects a version that another is about to change.
+ * The lease of one queue and the fence in front of its pointers.  One writer
+ * per lease: claim, refresh, fence and release wait for one another, so that
+ * none expects a version that another is about to change.
  */
 #ifndef QUEEN_S3_LEASE_H
 #define QUEEN_S3_LEASE_H

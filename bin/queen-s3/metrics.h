@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /metrics of the sinks (spec 17.3).  Counters outlive the queue that counted
+ * /metrics of the sinks.  Counters outlive the queue that counted
  * them, and the sink; they end with the tenant's configuration.
  */
 #ifndef QUEEN_S3_METRICS_H

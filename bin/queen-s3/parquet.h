@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parquet (spec 12): format version 1, data pages V1, five columns.  The
+ * Parquet: format version 1, data pages V1, five columns.  The
  * pages of a row group are held compressed until it closes; nothing else of
  * it is.
  */

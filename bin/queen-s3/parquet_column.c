@@ -11,7 +11,7 @@
 #include "parquet_int.h"
 
 /*
- * Page and dictionary limits (spec 12.2).  They are checked at each row: a
+ * Page and dictionary limits.  They are checked at each row: a
  * page holds one value more than the limit at most.
  */
 enum {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which node runs which queue (spec 7.3, 7.4): presence rows, fair shares,
+ * Which node runs which queue: presence rows, fair shares,
  * when to claim and when to give back.  One per sink.  The arithmetic is pure
  * (place_share, place_wait_ms), the rest beats.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pure side of the beat (spec 7.4), for place and its tests. */
+/* The pure side of the beat, for place and its tests. */
 #ifndef QUEEN_S3_PLACE_INT_H
 #define QUEEN_S3_PLACE_INT_H
 

@@ -70,7 +70,7 @@ struct queue *queue_new(const struct sink_ctx *x, const char *name,
 void queue_free(struct queue *q);
 const char *queue_name(const struct queue *q);
 void queue_status(const struct queue *q, struct queue_status *out);
-/* Drains (spec 19) and ends. */
+/* Drains and ends. */
 void queue_stop(struct queue *q);
 /* Drains, releases, and claims again 2 TTLs later. */
 void queue_give_back(struct queue *q);

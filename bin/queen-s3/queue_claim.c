@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From nobody's, or another's, to ours (spec 7.3). */
+/* From nobody's, or another's, to ours. */
 #include "queue_int.h"
 
 #include <sodium.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Requests, calls and fences of the main flow.  They are repeated for ever
- * while that may help: the queue lags, it never drops (spec 15).
+ * while that may help: the queue lags, it never drops.
  */
 #include "queue_int.h"
 

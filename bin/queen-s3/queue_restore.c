@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the rows and the bucket to an engine (spec 9.2).  The order: whose rows
+ * From the rows and the bucket to an engine.  The order: whose rows
  * are these; a window begun and not committed; is the bucket ahead of the
  * cell; positions; the first read.
  */

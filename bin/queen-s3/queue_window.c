@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A window from its close to its pointer (spec 9.1): intent, objects and
+ * A window from its close to its pointer: intent, objects and
  * manifest, pointer.  Everything of it is a function of the intent, which for
  * a redo is the row's and not the settings'.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One bucket: the requests of spec 14.1, signed by us and carried by libcurl
- * on the loop.  Every request is retried here as 2.5 says (six attempts);
+ * One bucket: requests of S3, signed by us and carried by libcurl
+ * on the loop.  Every request is tried six times here:
  * what comes back after that is the last failure.
  */
 #ifndef QUEEN_S3_S3_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an answer means (spec 14.3, 15).  A status alone does not tell: a
+ * What an answer means.  A status alone does not tell: a
  * completed upload may be answered 200 with an error in the body, and some
  * refusals pass when they are tried again.
  */

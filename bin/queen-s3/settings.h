@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the environment says (spec 2), read once. */
+/* What the environment says, read once. */
 #ifndef QUEEN_S3_SETTINGS_H
 #define QUEEN_S3_SETTINGS_H
 
@@ -41,7 +41,7 @@ struct settings {
 	int64_t safe_guard_ms, lease_ttl_ms, multipart_threshold_mb;
 	int64_t checkpoint_every, threads, shutdown_grace_ms;
 	int64_t time_guard_ms, safe_floor_ms; /* QUEEN_FETCH_SAFE_... */
-	char *instance; /* final (spec 7.5) */
+	char *instance; /* as rows have it: with the host */
 	bool instance_generated;
 	enum settings_crash crash_at;
 	/* of the process */
@@ -84,7 +84,7 @@ void settings_crash(const struct settings *s, enum settings_crash at);
 char *settings_instance(const char *given, const char *server_id,
 	const char *host, bool *generated);
 /*
- * Appends `version=... crash_at=...` (spec 3): what runs one sink, as the
+ * Appends `version=... crash_at=...`: what runs one sink, as the
  * environment spells it.  pg: the connection without its password.
  */
 void settings_boot_line(const struct settings *s, const struct s3conf *c,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the bucket answer?  HEAD of the prefix, spec 3. */
+/* Does the bucket answer?  HEAD of the prefix. */
 #include <stdio.h>
 
 #include "backoff.h"

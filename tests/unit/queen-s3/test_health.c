@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is behind, and when (spec 17.2). */
+/* Who is behind, and when. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
