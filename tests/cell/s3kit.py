@@ -233,11 +233,11 @@ class Bucket:
 class Gate:
     """In front of a bucket.  lines: what it saw so far."""
 
-    def __init__(self, bucket, faults):
+    def __init__(self, bucket, faults, port=0):
         self.bucket, self.lines = bucket, []
         self.answers = queue.Queue()
         self.proc = subprocess.Popen(
-            [sys.executable, os.path.join(S3, "gate"), "--control", "0",
+            [sys.executable, os.path.join(S3, "gate"), "--control", str(port),
              bucket.endpoint, ACCESS, SECRET, REGION]
             + [a for f in faults for a in ("--fault", f)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -303,6 +303,8 @@ class Gate:
                 if n.status in (400, 403, 501) and n.fault == "-"]
 
     def close(self):
+        if self.proc.stdin.closed:
+            return
         self.proc.stdin.close()  # which ends it
         try:
             self.proc.wait(DEADLINE_S)
@@ -337,8 +339,8 @@ def bucket(new_bucket):
 def new_gate():
     made = []
 
-    def make(bucket, *faults):
-        made.append(Gate(bucket, faults))
+    def make(bucket, *faults, port=0):
+        made.append(Gate(bucket, faults, port))
         return made[-1]
 
     yield make
