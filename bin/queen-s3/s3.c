@@ -15,7 +15,12 @@
 #include "err.h"
 #include "sigv4.h"
 
-enum { IDLE_MAX = 4, PART_BYTES = 16 << 20, FIRST_MS = 1000 };
+enum {
+	IDLE_MAX = 4,
+	PART_BYTES = 16 << 20,
+	FIRST_MS = 1000,
+	PEEK_MAX = 64 << 10
+};
 
 static char *
 copy(const char *s)
@@ -272,6 +277,18 @@ s3_head(struct s3 *s, struct span key, s3_fn fn, void *arg)
 	struct s3_req *r = req_new(s, S3_OP_HEAD, key, fn, arg);
 
 	s3_prepare(r, S3_OP_HEAD, s3_finish);
+	r->send.attempts_max = 1;
+	s3_run(r);
+	return r;
+}
+
+struct s3_req *
+s3_peek(struct s3 *s, struct span key, s3_fn fn, void *arg)
+{
+	struct s3_req *r = req_new(s, S3_OP_GET, key, fn, arg);
+
+	r->max_bytes = PEEK_MAX;
+	s3_prepare(r, S3_OP_GET, s3_finish);
 	r->send.attempts_max = 1;
 	s3_run(r);
 	return r;

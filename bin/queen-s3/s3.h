@@ -75,6 +75,8 @@ struct s3_req *
 s3_get(struct s3 *s, struct span key, size_t max_bytes, s3_fn fn, void *arg);
 /* One attempt only: a probe. */
 struct s3_req *s3_head(struct s3 *s, struct span key, s3_fn fn, void *arg);
+/* Likewise, by GET: its answer has a text where that of HEAD has none. */
+struct s3_req *s3_peek(struct s3 *s, struct span key, s3_fn fn, void *arg);
 struct s3_req *s3_list(struct s3 *s, struct span prefix, struct span after,
 	int max, s3_fn fn, void *arg);
 /* The service is told to drop what was uploaded in parts. */

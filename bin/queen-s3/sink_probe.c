@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the bucket answer?  HEAD of the prefix. */
+/*
+ * Does the bucket answer?  HEAD of the prefix.  What it refuses with, and
+ * whether it is the bucket that is not there, only the text of another answer
+ * says: the same is asked by GET.
+ */
 #include <stdio.h>
 
 #include "backoff.h"
 #include "buf.h"
 #include "clk.h"
 #include "sink_int.h"
+
+typedef struct s3_req *
+ask_fn(struct s3 *s, struct span key, s3_fn fn, void *arg);
 
 enum {
 	FIRST_MS = 1000,
@@ -44,6 +51,7 @@ again(struct sink *s, bool ok)
 	loop_timer_start(&s->probe_timer, ok ? EVERY_MS : s->probe_wait_ms);
 }
 
+/* Absent is as good as there: nothing is written yet. */
 static void
 on_answer(void *arg, const struct s3_answer *a, const struct s3_error *e)
 {
@@ -51,7 +59,7 @@ on_answer(void *arg, const struct s3_answer *a, const struct s3_error *e)
 	sink_probe_fn fn = s->probe_fn;
 	char text[700];
 
-	(void)a; /* absent is as good as there: nothing is written yet */
+	(void)a;
 	s->probing = NULL;
 	s->probe_fn = NULL;
 	snprintf(s->bucket_error, sizeof(s->bucket_error), "%s",
@@ -75,17 +83,35 @@ on_answer(void *arg, const struct s3_answer *a, const struct s3_error *e)
 		sink_bucket_answers(s);
 }
 
+static void
+ask(struct sink *s, ask_fn *how, s3_fn fn)
+{
+	struct buf key = BUF_ZERO;
+
+	buf_printf(&key, "%s/", s->s3conf.prefix);
+	s->probing = how(s->x.s3, buf_span(&key), fn, s);
+	buf_fini(&key);
+}
+
+static void
+on_head(void *arg, const struct s3_answer *a, const struct s3_error *e)
+{
+	struct sink *s = arg;
+
+	if (e ? e->status >= 300 && e->status < 500
+	      : a->absent && !s->reachable)
+		ask(s, s3_peek, on_answer);
+	else
+		on_answer(s, a, e);
+}
+
 void
 sink_probe_again(void *arg)
 {
 	struct sink *s = arg;
-	struct buf key = BUF_ZERO;
 
-	if (s->probing)
-		return;
-	buf_printf(&key, "%s/", s->s3conf.prefix);
-	s->probing = s3_head(s->x.s3, buf_span(&key), on_answer, s);
-	buf_fini(&key);
+	if (!s->probing)
+		ask(s, s3_head, on_head);
 }
 
 void

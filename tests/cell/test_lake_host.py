@@ -101,6 +101,11 @@ def test_a_bucket_that_refuses_at_boot(db, log, bucket, new_lake, new_gate):
                   "s3:ListBucket on s/*")
     assert "bucket %s at %s: " % (bucket.name, gate.endpoint) in \
         node.log_text()
+    # what the store says is told, which no answer to HEAD has room for
+    for wrong, why in (("BUCKET", "404 NoSuchBucket"),
+                       ("SECRET_KEY", "403 SignatureDoesNotMatch"),
+                       ("REGION", "400 AuthorizationHeaderMalformed")):
+        ends(new_lake(bucket, **env(**{wrong: "none"})), 3, why)
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))  # and nobody listens
         down = new_lake(bucket)
