@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "buf.h"
 #include "err.h"
@@ -379,6 +380,47 @@ conf_warn_ignored(const struct conf_item *items, size_t n)
 		buf_putc(&b, '\0');
 		log_line(LOG_WARN, "boot", "settings accepted but not needed",
 			"names=%s", b.p);
+	}
+	buf_fini(&b);
+}
+
+static bool
+is_known(const struct conf_item *items, size_t n, const char *name, size_t len)
+{
+	for (size_t k = 0; k < n; k++) {
+		size_t have = strlen(items[k].name);
+
+		if (len < have || memcmp(items[k].name, name, have) != 0)
+			continue;
+		if (len == have ||
+			(items[k].secret && len == have + 5 &&
+				memcmp(name + have, "_FILE", 5) == 0))
+			return true;
+	}
+	return false;
+}
+
+void
+conf_warn_unknown(const struct conf_item *items, size_t n, const char *prefix,
+	const char *except)
+{
+	struct buf b = BUF_ZERO;
+
+	for (char **v = environ; v && *v; v++) {
+		size_t len = strcspn(*v, "=");
+
+		if (strncmp(*v, prefix, strlen(prefix)) != 0 ||
+			is_known(items, n, *v, len) ||
+			span_is(span_make(*v, len), except))
+			continue;
+		if (b.len > 0)
+			buf_putc(&b, ',');
+		buf_put(&b, *v, len);
+	}
+	if (b.len > 0) {
+		buf_putc(&b, '\0');
+		log_line(LOG_WARN, "boot", "there are no such settings",
+			"names=%s", log_quote(b.p));
 	}
 	buf_fini(&b);
 }

@@ -51,6 +51,12 @@ void conf_print(const struct conf_item *items, size_t n, const void *base,
 void conf_log(const struct conf_item *items, size_t n, const void *base);
 /* Names set in the environment that are CONF_ACCEPT, one warning in all. */
 void conf_warn_ignored(const struct conf_item *items, size_t n);
+/*
+ * Names with the prefix that no item knows, one warning in all: misspelt.
+ * except: one that another program reads.
+ */
+void conf_warn_unknown(const struct conf_item *items, size_t n,
+	const char *prefix, const char *except);
 /* The ENVIRONMENT part of --help. */
 void conf_help(const struct conf_item *items, size_t n, FILE *out);
 

@@ -228,6 +228,8 @@ run(struct boot *b, bool check)
 						       : b->conf.log_level,
 		b->conf.log_json);
 	conf_warn_ignored(conf_items, conf_items_n);
+	conf_warn_unknown(
+		conf_items, conf_items_n, "QUEEN_S3_", "QUEEN_S3_URL");
 	conf_log(conf_items, conf_items_n, &b->conf);
 	settings_wipe(&b->conf);
 	if (meet(b, &e) != 0)

@@ -90,6 +90,20 @@ def test_what_is_printed_can_be_set_again():
         line.split("=", 1) for line in again.stdout.splitlines()).items()
 
 
+def test_names_that_nobody_knows_are_one_warning(tmp_path):
+    """With that of queenctl and that of a file of a secret, which are."""
+    path = tmp_path / "old"
+    path.write_text("ab" * 32)
+    done = run(QUEEN_S3_PATH_STILE="true", QUEEN_S3_FORMAT_FILE="/f",
+               QUEEN_S3_URL="http://127.0.0.1:9333", PG_HOST=str(tmp_path),
+               QUEEN_ENCRYPTION_OLD_KEYS_FILE=str(path))
+    assert done.returncode == 3
+    warned, = [line for line in done.stderr.splitlines()
+               if "there are no such settings" in line]
+    names = warned.split("names=")[1].strip('"').split(",")
+    assert sorted(names) == ["QUEEN_S3_FORMAT_FILE", "QUEEN_S3_PATH_STILE"]
+
+
 def test_names_of_other_versions_are_one_warning(tmp_path):
     """And the database that is not there is status 3, told without secrets,
     however much is logged."""
