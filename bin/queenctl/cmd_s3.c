@@ -248,6 +248,10 @@ find_secret(const struct cmd_call *a, bool first, struct buf *out)
 		rc = secret_ask(what, out, &e);
 	if (rc == 0 && file && *file && out->len == 0)
 		rc = err_set(&e, ERR_INPUT, "%s holds no secret", file);
+	if (rc == 0 && first && out->len == 0)
+		rc = err_set(&e, ERR_INPUT,
+			"no sink is stored yet, so its secret key is needed: "
+			"in --secret-file or " SECRET_ENV);
 	return rc == 0 ? CTL_OK : ctl_fail_err(&e);
 }
 

@@ -56,6 +56,7 @@ put_queue(
 	put(w, "bufferedBytes", queue, "bufferedBytes", a);
 	put(w, "completeThrough", queue, "completeThrough", a);
 	put(w, "error", queue, "lastError.message", a);
+	put(w, "errorAt", queue, "lastError.at", a);
 	jwrite_end(w);
 }
 
@@ -96,8 +97,14 @@ static int
 print(struct ctl *c, struct span status)
 {
 	struct buf rows = BUF_ZERO;
+	struct err e = ERR_ZERO;
+	struct jspan_val sinks;
 	int code;
 
+	if (doc_check(status, &e) != 0 ||
+		!doc_path(status, "sinks", &c->arena, &sinks))
+		return ctl_fail(CTL_SERVER, "%s answers, but it is no queen-s3",
+			c->target.url);
 	if (c->format != CTL_TABLE && c->format != CTL_WIDE &&
 		c->format != CTL_NDJSON)
 		return out_print(c, status, NULL);
@@ -123,7 +130,13 @@ cmd_s3_status(struct ctl *c, const struct cmd_call *a)
 		strndup(url, strlen(url) - (url[strlen(url) - 1] == '/'));
 	BUG(!c->target.url);
 	c->target.insecure = c->ask.insecure;
-	code = client_ask(c, &q, &r);
+	code = client_send(c, &q, &r);
+	if (code != 0)
+		ctl_fail(code,
+			"is queen-s3 running?  Its QUEEN_S3_LISTEN is named by "
+			"--url or QUEEN_S3_URL");
+	else
+		code = client_check(&r);
 	if (code == 0)
 		code = print(c, buf_span(&r.body));
 	buf_fini(&r.body);

@@ -252,6 +252,7 @@ static const struct out_col s3_status_cols[] = {
 	SECONDS("LAG", "lagSeconds"),
 	COUNT("RECORDS", "records"),
 	COL("ERROR", "error"),
+	COL("AT", "errorAt"),
 	WIDE("SINK", "sink"),
 	WIDE("BUCKET", "bucket"),
 	COUNT_WIDE("LOST", "recordsLost"),

@@ -18,6 +18,11 @@ def test_configure_sends_what_was_typed(ctl):
             options["deadLetterQueue"], options["dlqAfterMaxRetries"],
             options["retentionEnabled"], options["retentionSeconds"]) == \
         (30, 0, False, False, True, 60)
+    options = ctl.json("queue", "configure", "q", "--sink-hold", "lake",
+                       "--sink-hold-max", "90")["options"]
+    assert (options["retentionSinkHold"],
+            options["retentionSinkHoldMaxSeconds"],
+            options["retentionSeconds"]) == ("lake", 90, 60)
     assert "(HTTP 400)" in ctl.fails(
         SERVER, "queue", "configure", "q", "--lease-time", "-1")
 

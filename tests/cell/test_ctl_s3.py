@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import time
 
 from ctlkit import NOTHING, SERVER, USER, answer, table
 from queenlib import DEADLINE_S
@@ -39,7 +40,8 @@ def sink(ctl, *args, **kw):
 def test_set_by_flags_and_by_file(ctl, cell, db):
     assert "this cluster has no S3 sink (HTTP 404)" in \
         ctl.fails(SERVER, "s3", "get")
-    assert "secretKey: must come" in ctl.fails(SERVER, "s3", "set", *FLAGS)
+    assert "its secret key is needed: in --secret-file or" in \
+        ctl.fails(USER, "s3", "set", *FLAGS)
     assert ctl.run("s3", "set", *FLAGS, "--secret-file",
                    secret_file(ctl)) == "stored the S3 sink of default\n"
     first = sink(ctl)
@@ -174,13 +176,15 @@ def test_resume(ctl, cell, db):
                                         "--newest")
 
 
+LONG_AGO = time.strftime("%Y-%m-%dT%H:%M:%SZ",
+                         time.gmtime(time.time() - 3.5 * 3600))
 STATUS = {"mode": "process", "sinks": [
     {"tenant": A, "phase": "running", "sink": "lake", "instance": "n1",
      "error": None, "bucket": {"name": "b", "error": None}, "queues": [
          {"name": "orders", "ownedHere": True, "heldBy": None,
           "state": "filling", "k": 7, "lagSeconds": 6.4, "records": 81234,
           "recordsLost": 0, "bufferedBytes": 1024, "completeThrough": None,
-          "lastError": {"at": None, "message": "put: status 503"}},
+          "lastError": {"at": LONG_AGO, "message": "put: status 503"}},
          {"name": "clicks", "ownedHere": False, "heldBy": "n2",
           "state": "claiming", "k": None, "lagSeconds": None, "records": 0,
           "lastError": None}]},
@@ -191,15 +195,16 @@ def test_status(stub):
     ctl = stub(answer(200, STATUS), QUEEN_TOKEN="not-for-this-one")
     url = ctl.env.pop("QUEEN_SERVER")
     head = ["TENANT", "QUEUE", "STATE", "OWNER", "K", "LAG", "RECORDS",
-            "ERROR"]
+            "ERROR", "AT"]
     rows = [[A, "orders", "filling", "n1", "7", "6s", "81,234",
-             "put: status 503"],
-            [A, "clicks", "claiming", "n2", "-", "-", "0", "-"],
-            ["t2", "-", "error", "-", "-", "-", "-", "cannot be opened"]]
+             "put: status 503", "3 hours ago"],
+            [A, "clicks", "claiming", "n2", "-", "-", "0", "-", "-"],
+            ["t2", "-", "error", "-", "-", "-", "-", "cannot be opened",
+             "-"]]
     assert table(ctl.run("s3", "status", "--url", url + "/", "-o",
                          "table")) == [head] + rows
     assert table(ctl.run("s3", "status", "-o", "wide",
-                         QUEEN_S3_URL=url))[0][8:] == [
+                         QUEEN_S3_URL=url))[0][9:] == [
         "SINK", "BUCKET", "LOST", "BUFFERED", "COMPLETE"]
     assert ctl.json("s3", "status", "--url", url) == STATUS
     assert [r["state"] for r in ctl.lines(
@@ -210,8 +215,16 @@ def test_status(stub):
 
 
 def test_status_of_nobody(alone):
-    assert "cannot reach http://127.0.0.1:1" in alone.fails(
-        SERVER, "s3", "status", "--url", "http://127.0.0.1:1")
+    said = alone.fails(SERVER, "s3", "status", "--url", "http://127.0.0.1:1")
+    assert "cannot reach http://127.0.0.1:1" in said
+    assert "QUEEN_S3_LISTEN" in said
+
+
+def test_status_of_another(stub):
+    ctl = stub(answer(200, {"status": "healthy"}), answer(200, []))
+    for _ in range(2):
+        assert "is no queen-s3" in ctl.fails(
+            SERVER, "s3", "status", "--url", ctl.env["QUEEN_SERVER"])
 
 
 def test_answers_are_checked(stub):
