@@ -205,7 +205,7 @@ struct queue {
 	char last_error[400];
 	int64_t last_error_us;
 	struct log_sampler samplers[QUEUE_TROUBLES];
-	bool degraded_told, missing_told;
+	bool degraded_told, missing_told, ahead_told;
 	int64_t blocked_told;
 };
 

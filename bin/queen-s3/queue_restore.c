@@ -246,7 +246,7 @@ queue_restore(struct queue *q)
 		queue_finish(q, q->stopping ? QUEUE_DRAINED : QUEUE_RELEASED);
 		return;
 	}
-	q->guarded = false;
+	q->guarded = q->ahead_told = false;
 	arena_reset(&q->rows);
 	read_rows(q);
 }

@@ -13,6 +13,8 @@
 #include "err.h"
 #include "place.h"
 
+enum { AHEAD_US = 60000000 }; /* more than any guard leaves open */
+
 /* ---- figures ---- */
 
 static void
@@ -62,6 +64,26 @@ queue_on_blocked(void *arg)
 	queue_give_back(q);
 }
 
+/* The clock went back, or somebody wrote the row. */
+static void
+observe_redo(struct queue *q)
+{
+	const struct engine_stats *s = &q->stats;
+	char text[160];
+
+	if (q->ahead_told || !s->redo || s->safe_us == STAMP_NONE ||
+		q->intent.end_us - AHEAD_US < s->safe_us)
+		return;
+	q->ahead_told = true;
+	snprintf(text, sizeof(text),
+		"window %lld was begun with an end that is %lld s away",
+		(long long)q->intent.k,
+		(long long)((q->intent.end_us - s->safe_us) / 1000000));
+	queue_remember(q, text);
+	queue_say(q, LOG_WARN, "queue waits for a time to come", "error=%s",
+		log_quote(text));
+}
+
 void
 queue_observe(struct queue *q)
 {
@@ -81,6 +103,7 @@ queue_observe(struct queue *q)
 			NULL);
 	q->degraded_told = q->stats.degraded;
 	observe_blocked(q);
+	observe_redo(q);
 }
 
 /* ---- reads ---- */

@@ -4,7 +4,7 @@ windows of its own, and leads nowhere else."""
 import json
 
 from lakekit import Objects, stamp
-from queenlib import TENANT
+from queenlib import TENANT, wait_until
 from test_lake_queue import env
 from test_lake_queue_crash import HOUR, fill
 
@@ -49,3 +49,19 @@ def test_intents_of_a_tenant(log, bucket, new_lake):
     # of the last k all that can be told is that it is not the next one
     assert node.log_text().count("intent not readable") == len(queues)
     assert {k.split("/")[0] for k in bucket.keys()} == {"s"}
+
+
+def test_a_window_that_ends_in_the_future(log, bucket, new_lake):
+    """It may be a clock that went back: waited for, and said."""
+    fill(log, parts=("a",))
+    node = new_lake(bucket, **env())
+    log.kit.rows(
+        "select queen.kv_put(%s, 'queen-s3', 's3:s:q:intent', %s, null, null,"
+        " clock_timestamp())", TENANT, json.dumps(
+            {**INTENT, "k": 1, "tStart": stamp(0), "tEnd": stamp(10**9)}))
+    node.start()
+    block = node.await_queue("q", state="filling", redo=True)
+    wait_until(lambda: "with an end that is" in (
+        node.queue("q")["lastError"] or {}).get("message", ""))
+    assert bucket.keys() == [] and block["k"] is None
+    assert node.log_text().count("queue waits for a time to come") == 1
