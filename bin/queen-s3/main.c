@@ -220,16 +220,16 @@ run(struct boot *b, bool check)
 	boot_harden();
 	if (load(b, &e) != 0)
 		return boot_fatal(EXIT_CONFIG, e.text);
+	log_init(b->conf.rust_log && *b->conf.rust_log ? b->conf.rust_log
+						       : b->conf.log_level,
+		b->conf.log_json);
+	conf_warn_unknown(
+		conf_items, conf_items_n, "QUEEN_S3_", "QUEEN_S3_URL");
 	if (check) {
 		conf_print(conf_items, conf_items_n, &b->conf, stdout);
 		return EXIT_CLEAN;
 	}
-	log_init(b->conf.rust_log && *b->conf.rust_log ? b->conf.rust_log
-						       : b->conf.log_level,
-		b->conf.log_json);
 	conf_warn_ignored(conf_items, conf_items_n);
-	conf_warn_unknown(
-		conf_items, conf_items_n, "QUEEN_S3_", "QUEEN_S3_URL");
 	conf_log(conf_items, conf_items_n, &b->conf);
 	settings_wipe(&b->conf);
 	if (meet(b, &e) != 0)

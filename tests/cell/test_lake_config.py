@@ -102,6 +102,9 @@ def test_names_that_nobody_knows_are_one_warning(tmp_path):
                if "there are no such settings" in line]
     names = warned.split("names=")[1].strip('"').split(",")
     assert sorted(names) == ["QUEEN_S3_FORMAT_FILE", "QUEEN_S3_PATH_STILE"]
+    done = run("--check-config", QUEEN_S3_PATH_STILE="true")
+    assert done.returncode == 0 and "STILE" not in done.stdout
+    assert 'no such settings names="QUEEN_S3_PATH_STILE"' in done.stderr
 
 
 def test_names_of_other_versions_are_one_warning(tmp_path):
