@@ -75,11 +75,7 @@ on_term(void *arg)
 static void
 on_hup(void *arg)
 {
-	struct host *h = arg;
-
-	/* settings are read once; the sinks of tenants now, not in a while */
-	if (h->begun && !h->stopping)
-		host_rows_read(h);
+	(void)arg; /* settings are read once; rows are read anyway */
 }
 
 static void

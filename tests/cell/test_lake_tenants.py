@@ -4,7 +4,6 @@ ships, how they come and go, what is told of them, and that no secret is."""
 import collections
 import json
 import re
-import signal
 
 import pytest
 
@@ -66,11 +65,7 @@ class Shared:
             self.pushed[who, queue]
 
     def await_shipped(self, who, bucket, *nodes, queue="q"):
-        def there():
-            for node in nodes:
-                node.signal(signal.SIGHUP)
-            return self.shipped(who, bucket, queue)
-        wait_until(there, what="the records of %s\n%s" % (
+        wait_until(lambda: self.shipped(who, bucket, queue), what="the records of %s\n%s" % (
             who, "\n".join(tail(n.log) for n in nodes)))
 
 
@@ -88,7 +83,6 @@ def sinks(node):
 def await_sink(node, who, ok):
     """The block of a tenant once it is as asked; None = it is gone."""
     def there():
-        node.signal(signal.SIGHUP)
         block = sinks(node).get(who)
         return (block or True) if ok(block) else None
     return wait_until(there, what="%s\n%s" % (who, tail(node.log)))
