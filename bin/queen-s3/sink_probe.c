@@ -51,6 +51,24 @@ again(struct sink *s, bool ok)
 	loop_timer_start(&s->probe_timer, ok ? EVERY_MS : s->probe_wait_ms);
 }
 
+/* Last words of a start that the bucket ends, with what may mend it. */
+static void
+put_why(const struct sink *s, const struct s3_error *e, char *text, size_t n)
+{
+	char rights[160] = "";
+
+	if (e && e->status == 403)
+		snprintf(rights, sizeof(rights),
+			"; the key needs s3:PutObject, s3:GetObject and "
+			"s3:ListBucket on %.60s/*",
+			s->s3conf.prefix);
+	snprintf(text, n, "bucket %s at %s: %s%s%s", s->s3conf.bucket,
+		s->s3conf.endpoint, s->bucket_error, rights,
+		s->s3conf.path_style ? ""
+				     : "; most gateways need "
+				       "QUEEN_S3_PATH_STYLE=true");
+}
+
 /* Absent is as good as there: nothing is written yet. */
 static void
 on_answer(void *arg, const struct s3_answer *a, const struct s3_error *e)
@@ -68,14 +86,7 @@ on_answer(void *arg, const struct s3_answer *a, const struct s3_error *e)
 	if (s->phase != SINK_STOPPING)
 		again(s, !e);
 	if (fn) {
-		snprintf(text, sizeof(text),
-			"bucket %s at %s: %s; the key needs s3:PutObject, "
-			"s3:GetObject and s3:ListBucket on %s/*%s",
-			s->s3conf.bucket, s->s3conf.endpoint, s->bucket_error,
-			s->s3conf.prefix,
-			s->s3conf.path_style ? ""
-					     : ", and most gateways need "
-					       "QUEEN_S3_PATH_STYLE=true");
+		put_why(s, e, text, sizeof(text));
 		fn(s->probe_arg, !e, text);
 		return;
 	}
