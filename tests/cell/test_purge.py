@@ -128,9 +128,6 @@ def purge(cell, headers=A, query="", tries=50):
 
 @pytest.mark.cellenv(**ON)
 def test_no_row_is_left(cell, db):
-    # the cycle of the start is over, and leaves what follows alone
-    wait_until(lambda: db.rows("select 1 from queen.claims where task ="
-                               " 'retention' and last_end_at is not null"))
     known = set(HANGS_OFF) | CELL_WIDE | set(rows_of(db, TENANT))
     assert {t for t, in db.rows(
         "select relname from pg_class where relnamespace ="
