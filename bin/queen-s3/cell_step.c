@@ -57,7 +57,7 @@ on_page(struct cell_call *k, const PGresult *res, const struct err *e)
 		return;
 	}
 	if (n == 1 && pgbin_i32(res, 0, VERDICT) == 1) {
-		engine_on_missing(k->engine, k->id);
+		engine_on_missing(k->engine, k->id, k->safe_us, k->degraded);
 		cell_step_end(k, NULL);
 		return;
 	}

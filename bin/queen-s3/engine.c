@@ -130,8 +130,10 @@ drain(struct engine *e)
 		return ENGINE_WAIT;
 	e->decided = true;
 	e->forced = true;
-	return engine_worth(e) && engine_close(e) ? ENGINE_CLOSE
-						  : ENGINE_DRAINED;
+	/* of a queue that is gone nobody reads it again */
+	return (e->missing || engine_worth(e)) && engine_close(e)
+		       ? ENGINE_CLOSE
+		       : ENGINE_DRAINED;
 }
 
 void
@@ -140,7 +142,7 @@ engine_next(struct engine *e, struct engine_step *s)
 	*s = (struct engine_step){ .what = ENGINE_CLOSE };
 	if (e->closing)
 		return;
-	if (e->missing) {
+	if (e->missing && e->bytes == 0) {
 		s->what = ENGINE_MISSING;
 		return;
 	}

@@ -59,7 +59,7 @@ enum engine_what {
 	ENGINE_SEEK, /* first offsets stamped at or after at_us */
 	ENGINE_FETCH,
 	ENGINE_CLOSE, /* engine_window is to be committed */
-	ENGINE_MISSING, /* the queue is not there (any more) */
+	ENGINE_MISSING, /* the queue is not there, and nothing of it is left */
 	ENGINE_DRAINED,
 };
 struct engine_step {
@@ -83,8 +83,12 @@ void engine_woken(struct engine *e);
 /* ---- answers ---- */
 /* Nothing came of it: to be tried again (the caller waits before that). */
 void engine_on_failed(struct engine *e, uint32_t call);
-/* DISCOVER, SEEK or FETCH: there is no such queue. */
-void engine_on_missing(struct engine *e, uint32_t call);
+/*
+ * DISCOVER: there is no such queue.  What is buffered goes on to close, what
+ * was not read is lost; one that is made again under the name is read.
+ */
+void engine_on_missing(
+	struct engine *e, uint32_t call, int64_t safe_us, bool degraded);
 
 struct engine_found {
 	int64_t part;
@@ -127,7 +131,7 @@ bool engine_plan_ready(struct engine *e);
 void engine_plan_rewind(struct engine *e);
 /* In the order (partition, ts, offset); borrowed; false at the end. */
 bool engine_plan_next(struct engine *e, struct record *r);
-/* Lost ranges it carries, by *at from 0; false at the end. */
+/* Lost ranges it carries; without a window in hand, all.  False at the end. */
 bool engine_lost_next(struct engine *e, size_t *at, struct span *name,
 	int64_t *from, int64_t *to);
 /* The pointer is written: the next window begins. */
@@ -155,7 +159,7 @@ struct engine_stats {
 	int64_t committed_k;
 	int64_t safe_us, complete_us; /* STAMP_NONE: not known */
 	int64_t lag_us; /* -1: not known */
-	bool degraded, filling, redo;
+	bool degraded, filling, redo, missing;
 	int64_t buffered_bytes; /* weight */
 	int64_t partitions; /* tracked */
 	int64_t discovered; /* of the last whole full sweep */

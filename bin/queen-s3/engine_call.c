@@ -216,15 +216,6 @@ engine_on_failed(struct engine *e, uint32_t call)
 		end(e, c);
 }
 
-void
-engine_on_missing(struct engine *e, uint32_t call)
-{
-	if (!find(e, call) && !(e->pass.out && e->pass.call == call))
-		return;
-	e->missing = true;
-	engine_call_drop_all(e);
-}
-
 /* ---- answers ---- */
 
 static struct engine_part *

@@ -164,6 +164,13 @@ is_old(const struct engine *e, int64_t cap, int64_t closable)
 	       e->safe_us - e->prev_us >= e->conf.max_window_us;
 }
 
+/* Nothing that could still come would be of a window with it. */
+static bool
+is_last(struct engine *e, int64_t closable)
+{
+	return e->missing && engine_weight_below(e, closable) == e->bytes;
+}
+
 /* True when a window is closing. */
 bool
 engine_close(struct engine *e)
@@ -184,7 +191,7 @@ engine_close(struct engine *e)
 	       engine_weight_below(e, cap) >= e->conf.target_bytes;
 	end = size ? engine_weight_cut(e, e->conf.target_bytes, cap) : cap;
 	if (!size && cap != bound_us(e) && !e->forced &&
-		!is_old(e, cap, closable))
+		!is_old(e, cap, closable) && !is_last(e, closable))
 		return false;
 	begin(e, start_us(e), end);
 	return true;
@@ -231,6 +238,7 @@ engine_stats(const struct engine *e, struct engine_stats *out)
 		.degraded = e->degraded,
 		.filling = !e->closing,
 		.redo = e->redo,
+		.missing = e->missing,
 		.buffered_bytes = e->bytes,
 		.partitions = (int64_t)e->all.n - e->restored_n - e->dead.n,
 		.discovered = e->discovered,

@@ -200,6 +200,7 @@ void engine_part_free(struct engine *e, struct engine_part *p);
 void engine_part_settle(struct engine *e, struct engine_part *p);
 void engine_part_block(struct engine *e, struct engine_part *p);
 void engine_part_gone(struct engine *e, struct engine_part *p);
+void engine_part_all_gone(struct engine *e); /* no call is out */
 /* Frees what is over among the next n of all. */
 void engine_part_look(struct engine *e, size_t n);
 void engine_part_bury(struct engine *e); /* those gone */

@@ -194,12 +194,12 @@ finish(struct engine *e)
 	engine_part_bury(e);
 }
 
-void
-engine_on_page(struct engine *e, uint32_t call, int64_t safe_us, bool degraded,
-	const struct engine_found *rows, size_t n, bool full)
+/* False: it is nobody's. */
+static bool
+page(struct engine *e, uint32_t call, int64_t safe_us, bool degraded)
 {
-	if (!e->pass.out || e->pass.call != call || e->missing)
-		return;
+	if (!e->pass.out || e->pass.call != call)
+		return false;
 	e->pass.out = false;
 	e->dirty = true;
 	e->pages++;
@@ -207,6 +207,32 @@ engine_on_page(struct engine *e, uint32_t call, int64_t safe_us, bool degraded,
 	e->pass.blind |= safe_us == STAMP_NONE;
 	if (safe_us < e->pass.min_us)
 		e->pass.min_us = safe_us;
+	return true;
+}
+
+/* A page without partitions: no record that is to come can be older. */
+void
+engine_on_missing(
+	struct engine *e, uint32_t call, int64_t safe_us, bool degraded)
+{
+	if (!page(e, call, safe_us, degraded))
+		return;
+	e->missing = true;
+	engine_call_drop_all(e);
+	engine_part_all_gone(e);
+	if (e->bytes > 0)
+		finish(e);
+	else
+		e->pass.running = false;
+}
+
+void
+engine_on_page(struct engine *e, uint32_t call, int64_t safe_us, bool degraded,
+	const struct engine_found *rows, size_t n, bool full)
+{
+	if (!page(e, call, safe_us, degraded))
+		return;
+	e->missing = false;
 	if (!e->has_prev && safe_us != STAMP_NONE) {
 		e->has_prev = true;
 		e->prev_us = safe_us;

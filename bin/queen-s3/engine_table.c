@@ -175,6 +175,18 @@ engine_part_gone(struct engine *e, struct engine_part *p)
 	engine_push(&e->dead, p);
 }
 
+void
+engine_part_all_gone(struct engine *e)
+{
+	e->unknown.n = e->due.n = e->blocked.n = 0;
+	for (uint32_t i = 0; i < e->all.n; i++) {
+		struct engine_part *p = e->all.a[i];
+
+		if (p->state != ENGINE_DEAD && p->state != ENGINE_RESTORED)
+			engine_part_gone(e, p);
+	}
+}
+
 static bool
 in_order(const struct engine *e)
 {
@@ -268,7 +280,7 @@ bool
 engine_lost_next(struct engine *e, size_t *at, struct span *name, int64_t *from,
 	int64_t *to)
 {
-	if (*at >= e->lost_taken)
+	if (*at >= (e->closing ? e->lost_taken : e->lost_n))
 		return false;
 	const struct engine_lost *l = e->lost[(*at)++];
 

@@ -291,6 +291,8 @@ void queue_window_drop(struct queue *q);
 void queue_window_commit(struct queue *q);
 /* Takes over a manifest that was found; then commit. */
 void queue_window_found(struct queue *q, const struct doc_manifest *m);
+/* k 0: in no window */
+void queue_say_lost(struct queue *q, int64_t k, const struct doc_lost *l);
 /* Looks for the manifest of a redo; fn when it has to be built. */
 void queue_window_look(struct queue *q, queue_next_fn fn);
 

@@ -212,11 +212,30 @@ on_idle_over(struct queue *q)
 	queue_pump(q);
 }
 
+/* Of a queue that is gone: what no window takes any more. */
+static void
+say_left(struct queue *q)
+{
+	struct doc_lost l;
+	size_t at = 0;
+
+	queue_observe(q);
+	if (q->stats.buffered_bytes)
+		queue_say(q, LOG_WARN,
+			"queue deleted, what was read of it is not shipped",
+			"buffered_bytes=%lld",
+			(long long)q->stats.buffered_bytes);
+	while (engine_lost_next(q->engine, &at, &l.partition, &l.from, &l.to))
+		queue_say_lost(q, 0, &l);
+}
+
 static void
 drained(struct queue *q)
 {
 	if (q->ckpt.req)
 		return; /* its end comes back here */
+	if (q->stats.missing)
+		say_left(q);
 	queue_finish(q, q->giving_back && !q->stopping ? QUEUE_RELEASED
 						       : QUEUE_DRAINED);
 }
@@ -225,11 +244,7 @@ static void
 missing(struct queue *q)
 {
 	queue_remember(q, "there is no such queue");
-	if (q->stats.buffered_bytes)
-		queue_say(q, LOG_WARN,
-			"queue deleted, what was read of it is not shipped",
-			"buffered_bytes=%lld",
-			(long long)q->stats.buffered_bytes);
+	say_left(q);
 	queue_finish(q, QUEUE_MISSING);
 }
 

@@ -206,6 +206,20 @@ queue_window_begin(struct queue *q)
 
 /* ---- the pointer ---- */
 
+void
+queue_say_lost(struct queue *q, int64_t k, const struct doc_lost *l)
+{
+	struct buf name = BUF_ZERO;
+
+	buf_put_span(&name, l->partition);
+	*buf_reserve(&name, 1) = '\0';
+	q->counts.lost += (uint64_t)(l->to - l->from + 1);
+	queue_say(q, LOG_WARN, "records lost before they were read",
+		"k=%lld partition=%s from=%lld to=%lld", (long long)k,
+		log_quote(name.p), (long long)l->from, (long long)l->to);
+	buf_fini(&name);
+}
+
 static void
 say_committed(struct queue *q)
 {
@@ -219,16 +233,8 @@ say_committed(struct queue *q)
 		"k=%lld records=%lld bytes=%lld end=%s lag_s=%s lost=%zu",
 		(long long)m->k, (long long)m->records, (long long)m->bytes,
 		clk_iso_us(m->end_us, iso), lag, m->lost_n);
-	for (size_t i = 0; i < m->lost_n; i++) {
-		const struct doc_lost *l = &m->lost[i];
-		char *name = arena_cstr(&q->w.arena, l->partition);
-
-		q->counts.lost += (uint64_t)(l->to - l->from + 1);
-		queue_say(q, LOG_WARN, "records lost before they were read",
-			"k=%lld partition=%s from=%lld to=%lld",
-			(long long)m->k, log_quote(name), (long long)l->from,
-			(long long)l->to);
-	}
+	for (size_t i = 0; i < m->lost_n; i++)
+		queue_say_lost(q, m->k, &m->lost[i]);
 }
 
 static void

@@ -79,6 +79,17 @@ leave(struct sink_queue *t)
 
 /* ---- the list of `*` ---- */
 
+/* Deleted: what is buffered of it ships first, and its engine ends by itself. */
+static void
+unlisted(struct sink_queue *t)
+{
+	struct queue_status st;
+
+	queue_status(t->queue, &st);
+	if (!st.owned || st.buffered_bytes == 0)
+		leave(t);
+}
+
 static void
 again(struct sink *s)
 {
@@ -99,7 +110,7 @@ take(struct sink *s, const struct span *names, size_t n)
 		BUG(!name);
 		for (; t && strcmp(queue_name(t->queue), name) < 0;
 			t = TAILQ_NEXT(t, link))
-			leave(t);
+			unlisted(t);
 		if (t && strcmp(queue_name(t->queue), name) == 0)
 			t = TAILQ_NEXT(t, link);
 		else
@@ -107,7 +118,7 @@ take(struct sink *s, const struct span *names, size_t n)
 		free(name);
 	}
 	for (; t; t = TAILQ_NEXT(t, link))
-		leave(t);
+		unlisted(t);
 	place_queues(s->x.place, (int)n);
 }
 

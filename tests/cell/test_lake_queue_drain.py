@@ -5,7 +5,7 @@ import datetime
 import signal
 
 from lakekit import Objects, await_records
-from queenlib import wait_until
+from queenlib import TENANT, wait_until
 from test_lake_queue import env
 
 PLAIN = {"ALIGN": "none", "MAX_WINDOW_MS": 86400000, "START": "latest",
@@ -76,3 +76,24 @@ def test_a_window_under_way_is_finished(db, log, bucket, new_lake, new_gate):
     assert node.wait_exit() == 0
     assert log.k("s", "q") == 1 and free(log)
     assert Objects(bucket, "s", "q").records() == log.records["q"]
+
+
+def test_what_was_read_of_a_deleted_queue_ships(log, bucket, new_lake):
+    """As soon as safeTime has passed it, though the window is young; then the
+    queue is missing, or gone from `*`."""
+    log.kit.queue("q")
+    named = new_lake(bucket, **env("named", **PLAIN)).start()
+    star = new_lake(bucket, **{**env("star", **PLAIN),
+                               "QUEEN_S3_QUEUES": "*"}).start()
+    for node in named, star:
+        ready(node)
+    log.push("q", "a", ["1", "2", "3"])
+    for node in named, star:
+        wait_until(lambda: node.queue("q")["bufferedBytes"] > 0)
+    log.db.rows("select * from queen.queue_delete_v1(%s, 'q')", (TENANT,))
+    named.await_queue("q", state="missing", k=1)
+    wait_until(lambda: star.queue("q") == {})
+    for name, node in ("named", named), ("star", star):
+        assert Objects(bucket, name, "q").records() == log.records["q"]
+        assert log.k(name, "q") == 1
+        assert "not shipped" not in node.log_text()

@@ -55,7 +55,8 @@ struct sim_call {
 	int64_t safe_us;
 	struct engine_found *rows;
 	size_t rows_n;
-	bool full;
+	bool full, missing;
+	bool late; /* nobody waits for it any more */
 	struct {
 		int at; /* of parts; -1: gone */
 		enum engine_verdict v;
@@ -75,6 +76,7 @@ struct sim {
 	struct sim_part parts[SIM_PARTS];
 	int parts_n;
 	int64_t next_id;
+	bool missing; /* the queue is deleted */
 	struct sim_tx tx[SIM_TXS];
 	uint64_t changes; /* trims and deletions */
 	int64_t told_us; /* the newest safeTime that was answered */
@@ -251,6 +253,7 @@ sim_read_page(struct sim *s, struct sim_call *c)
 	static const struct sim_part *of[SIM_PARTS];
 	size_t n = 0;
 
+	c->missing = s->missing;
 	for (int i = 0; i < s->parts_n; i++) {
 		const struct sim_part *p = &s->parts[i];
 		size_t at = n;
@@ -361,7 +364,7 @@ sim_tell_entry(struct sim *s, const struct sim_call *c, size_t i)
 	}
 	engine_on_entry(s->e, c->s.call, i, c->e[i].v, c->e[i].high,
 		c->e[i].log_start);
-	if (c->e[i].at < 0)
+	if (c->e[i].at < 0 || c->late)
 		return;
 	struct sim_part *p = &s->parts[c->e[i].at];
 
@@ -393,6 +396,12 @@ sim_tell_page(struct sim *s, const struct sim_call *c)
 {
 	int64_t safe = c->safe_us;
 
+	if (c->missing) {
+		engine_on_missing(s->e, c->s.call, safe, false);
+		for (int i = 0; i < s->call_n; i++)
+			s->call[i]->late = true;
+		return;
+	}
 	for (size_t i = 0; i < c->rows_n; i++)
 		for (int k = 0; k < s->parts_n; k++)
 			if (s->parts[k].id == c->rows[i].part &&

@@ -484,27 +484,132 @@ a_failed_fetch_holds_the_window_and_is_asked_again(void **state)
 static void
 an_unknown_queue_ends_it(void **state)
 {
-	struct engine_found f = found(1, "a", 9, 0, DAWN);
+	(void)state;
+	begins_at(DAWN);
+	assert_int_equal(step(), ENGINE_DISCOVER);
+	engine_on_missing(s.e, t.call + 1, DAWN, false); /* nobody's */
+	assert_int_equal(step(), ENGINE_WAIT);
+	engine_on_missing(s.e, 1, DAWN, false);
+	for (int i = 0; i < 3; i++) {
+		engine_woken(s.e);
+		engine_force(s.e);
+		assert_int_equal(step(), ENGINE_MISSING);
+	}
+}
+
+static void
+disappears(int64_t safe_us)
+{
+	assert_int_equal(step(), ENGINE_IDLE);
+	engine_woken(s.e);
+	assert_int_equal(step(), ENGINE_DISCOVER);
+	engine_on_missing(s.e, t.call, safe_us, false);
+}
+
+/* Of ten records some are there when the second page knows no queue. */
+static void
+disappears_after(int64_t records)
+{
+	struct engine_found f = found(1, "a", -1, 0, DAWN);
+	uint32_t fetch;
+
+	begins_at(DAWN);
+	names(DAWN + SECOND, &f, 1);
+	f = found(1, "a", 9, 0, DAWN + 10 * SECOND);
+	assert_int_equal(step(), ENGINE_IDLE);
+	engine_woken(s.e);
+	assert_int_equal(step(), ENGINE_DISCOVER);
+	engine_on_page(s.e, t.call, DAWN + SECOND, false, &f, 1, true);
+	fetches(1, 0);
+	fetch = t.call;
+	engine_on_entry(s.e, fetch, 0, ENGINE_OK, 10, 0);
+	for (int64_t o = 0; o < records; o++)
+		record(0, o, DAWN + 10 * SECOND);
+	assert_int_equal(step(), ENGINE_DISCOVER);
+	engine_on_missing(s.e, t.call, DAWN + 12 * SECOND, false);
+	t.call = fetch; /* too late */
+	record(0, records, DAWN + 10 * SECOND);
+	engine_on_done(s.e, fetch);
+}
+
+static void
+what_is_buffered_of_a_deleted_queue_ships(void **state)
+{
+	static const int64_t lost[][2] = { { 5, 9 } };
 
 	(void)state;
-	for (int fetch = 0; fetch < 2; fetch++) {
-		s.conf.start = S3_EARLIEST;
-		begins_at(DAWN);
-		if (fetch) {
-			names(DAWN, &f, 1);
-			fetches(1, 0);
-		} else {
-			assert_int_equal(step(), ENGINE_DISCOVER);
+	disappears_after(5);
+	disappears(DAWN + 14 * SECOND);
+	engine_stats(s.e, &st);
+	assert_true(st.missing && st.partitions == 0);
+	/* as soon as it is legal, however young */
+	disappears(DAWN + 16 * SECOND);
+	carries(lost, 1);
+	assert_int_equal(planned(), 5);
+	engine_committed(s.e);
+	assert_int_equal(step(), ENGINE_MISSING);
+}
+
+static void
+a_deleted_queue_that_is_made_again_goes_on(void **state)
+{
+	struct engine_found f = found(2, "a", 0, 0, DAWN + 13 * SECOND);
+	static const int64_t lost[][2] = { { 5, 9 } };
+
+	(void)state;
+	disappears_after(5);
+	names_after_a_wait(DAWN + 20 * SECOND, &f, 1);
+	engine_stats(s.e, &st);
+	assert_true(!st.missing && st.partitions == 1);
+	assert_int_equal(step(), ENGINE_SEEK);
+	engine_on_seek(s.e, t.call, 0, false, 0);
+	engine_on_done(s.e, t.call);
+	fetches(2, 0);
+	answers(ENGINE_OK, 1, 0, 0, 1, DAWN + 13 * SECOND);
+	engine_force(s.e);
+	carries(lost, 1);
+	assert_int_equal(planned(), 6);
+	engine_committed(s.e);
+	assert_int_equal(step(), ENGINE_DISCOVER);
+}
+
+static void
+a_drain_of_a_deleted_queue_ships_what_may_close(void **state)
+{
+	(void)state;
+	for (int legal = 0; legal < 2; legal++) {
+		disappears_after(5);
+		if (legal) { /* and the next window could not */
+			disappears(DAWN + 14 * SECOND);
+			disappears(DAWN + 16 * SECOND);
 		}
-		engine_on_missing(s.e, t.call + 1); /* nobody's */
-		assert_int_equal(step(), ENGINE_WAIT);
-		engine_on_missing(s.e, fetch ? 2 : 1);
-		for (int i = 0; i < 3; i++) {
-			engine_woken(s.e);
-			engine_force(s.e);
+		engine_drain(s.e);
+		if (legal) {
+			assert_int_equal(step(), ENGINE_CLOSE);
+			assert_int_equal(planned(), 5);
+			engine_committed(s.e);
 			assert_int_equal(step(), ENGINE_MISSING);
+			continue;
 		}
+		assert_int_equal(step(), ENGINE_DRAINED);
+		engine_stats(s.e, &st);
+		assert_true(st.missing && st.buffered_bytes > 0);
 	}
+}
+
+static void
+what_a_deleted_queue_lost_without_a_window_can_be_told(void **state)
+{
+	struct span name;
+	int64_t from, to;
+	size_t at = 0;
+
+	(void)state;
+	disappears_after(0);
+	assert_int_equal(step(), ENGINE_MISSING);
+	assert_true(engine_lost_next(s.e, &at, &name, &from, &to));
+	assert_true(span_is(name, "a") && from == 0 && to == 9);
+	assert_false(engine_lost_next(s.e, &at, &name, &from, &to));
 }
 
 /* ---- lost ---- */
@@ -1098,6 +1203,10 @@ main(void)
 		T(a_caught_up_partition_is_not_read_until_it_moved),
 		T(a_failed_fetch_holds_the_window_and_is_asked_again),
 		T(an_unknown_queue_ends_it),
+		T(what_is_buffered_of_a_deleted_queue_ships),
+		T(a_deleted_queue_that_is_made_again_goes_on),
+		T(a_drain_of_a_deleted_queue_ships_what_may_close),
+		T(what_a_deleted_queue_lost_without_a_window_can_be_told),
 		T(out_of_range_loses_exactly_what_is_gone_and_once),
 		T(a_position_below_the_log_is_lost_up_to_it),
 		T(a_gap_is_lost_unless_it_had_shipped),

@@ -110,12 +110,35 @@ renews(struct sim *s)
 	sim_create(s, p->name);
 }
 
+/* All of it, and made again some time later. */
+static void
+queue_comes_and_goes(struct sim *s)
+{
+	int n = s->parts_n, living = 0;
+
+	for (int i = 0; i < n; i++)
+		living += !s->parts[i].gone;
+	if (n + living >= SIM_PARTS)
+		return;
+	if (s->missing) {
+		s->missing = false;
+		sim_create(s, s->parts[0].name);
+		return;
+	}
+	s->missing = true;
+	for (int i = 0; i < SIM_TXS; i++)
+		commits(s, &s->tx[i]);
+	for (int i = 0; i < n; i++)
+		if (!s->parts[i].gone)
+			sim_delete(s, &s->parts[i]);
+}
+
 static void
 grows(struct sim *s)
 {
 	char name[24];
 
-	if (s->parts_n >= 60)
+	if (s->missing || s->parts_n >= 60)
 		return;
 	snprintf(name, sizeof(name), "p-%lld", (long long)sim_below(s, 1000));
 	for (int i = 0; i < s->parts_n; i++)
@@ -151,8 +174,10 @@ something_happens(struct sim *s, const struct mood *m)
 		grows(s);
 	else if (m->loses && what < 99)
 		retention(s);
-	else if (m->loses)
+	else if (m->loses && sim_below(s, 10))
 		renews(s);
+	else if (m->loses)
+		queue_comes_and_goes(s);
 }
 
 /* ---- the node ---- */
@@ -246,6 +271,16 @@ window(struct sim *s, const struct mood *m)
 		take_checkpoint(s);
 }
 
+/* What it lost and no window told. */
+static void
+ends(struct sim *s, const struct mood *m)
+{
+	struct sim_window none = { .lost = 0 };
+
+	sim_lost(s, &none);
+	restart(s, m);
+}
+
 static void
 node(struct sim *s, const struct mood *m)
 {
@@ -266,6 +301,9 @@ node(struct sim *s, const struct mood *m)
 		break;
 	case ENGINE_IDLE:
 		engine_woken(s->e);
+		break;
+	case ENGINE_MISSING:
+		ends(s, m);
 		break;
 	default:
 		break;
@@ -329,6 +367,9 @@ check_all(struct sim *s, const struct mood *m)
 		while (sim_settle(s) == ENGINE_WAIT)
 			while (s->call_n)
 				sim_deliver(s, 0, false);
+		if (s->what == ENGINE_MISSING)
+			ends(s, m);
+		s->missing = false;
 	}
 	engine_stats(s->e, &now);
 	if (now.buffered_bytes != 0)
