@@ -200,8 +200,9 @@ cell-san: all $(WRITE) build/pycache.log
 	$(Q)$(run_pytest) $(patsubst %,--ignore-glob='*/test_%*',sql_ docs schema \
 		harness demo soak charge grant crash riders_crash ctl_lock ctl_up \
 		field_state retention two conn_e2e conn_nodes conn_back conn_standby \
-		conn_up src_checker lake_back lake_check lake_e2e lake_gate lake_kill \
-		lake_nodes lake_race lake_readers lake_redo lake_scale) \
+		conn_up src_checker lake_back lake_check lake_e2e lake_faults lake_gate \
+		lake_kill lake_nodes lake_race lake_readers lake_redo lake_scale \
+		purge tenancy_routes) \
 		-m 'not amount' $(PYTEST_ARGS)
 soak: all
 	$(Q)QUEEN_SOAK=1 $(run_pytest) -m soak $(PYTEST_ARGS)

@@ -182,6 +182,7 @@ def gauge(cell, name):
     return int(re.search(r"^%s (\d+)$" % name, text, re.M).group(1))
 
 
+@pytest.mark.amount
 def test_naming_much_pins_no_memory(cell):
     """What a tenant has asked about once is forgotten within seconds when
     there is too much of it, and forgetting holds nobody up."""
