@@ -134,6 +134,11 @@ bool engine_plan_next(struct engine *e, struct record *r);
 /* Lost ranges it carries; without a window in hand, all.  False at the end. */
 bool engine_lost_next(struct engine *e, size_t *at, struct span *name,
 	int64_t *from, int64_t *to);
+/*
+ * Another owner wrote the window, without this part of the range that was told
+ * last (at, as it is now): it goes with the next one.
+ */
+void engine_lost_keep(struct engine *e, size_t at, int64_t from, int64_t to);
 /* The pointer is written: the next window begins. */
 void engine_committed(struct engine *e);
 

@@ -245,35 +245,48 @@ engine_part_look(struct engine *e, size_t n)
 
 /* The next of the range that was told last. */
 static bool
-lose_more(
-	struct engine *e, const struct engine_part *p, int64_t from, int64_t to)
+lose_more(struct engine *e, int64_t part, int64_t from, int64_t to)
 {
 	struct engine_lost *l =
 		e->lost_n > e->lost_taken ? e->lost[e->lost_n - 1] : NULL;
 
-	if (!l || l->part != p->id || l->to != from - 1)
+	if (!l || l->part != part || l->to != from - 1)
 		return false;
 	l->to = to;
 	return true;
 }
 
-void
-engine_lose(struct engine *e, struct engine_part *p, int64_t from, int64_t to)
+static void
+lose(struct engine *e, int64_t part, struct span name, int64_t from, int64_t to)
 {
-	if (lose_more(e, p, from, to))
+	if (lose_more(e, part, from, to))
 		return;
-	struct engine_lost *l = malloc(sizeof(*l) + p->name_n);
+	struct engine_lost *l = malloc(sizeof(*l) + name.n);
 
 	if (!l)
 		abort();
-	l->part = p->id;
+	l->part = part;
 	l->from = from;
 	l->to = to;
-	l->n = p->name_n;
-	memcpy(l->name, p->name, p->name_n);
+	l->n = name.n;
+	memcpy(l->name, name.p, name.n);
 	e->lost = engine_grow(
 		e->lost, e->lost_n, &e->lost_cap, sizeof(struct engine_lost *));
 	e->lost[e->lost_n++] = l;
+}
+
+void
+engine_lose(struct engine *e, struct engine_part *p, int64_t from, int64_t to)
+{
+	lose(e, p->id, span_make(p->name, p->name_n), from, to);
+}
+
+void
+engine_lost_keep(struct engine *e, size_t at, int64_t from, int64_t to)
+{
+	const struct engine_lost *l = e->lost[at - 1];
+
+	lose(e, l->part, span_make(l->name, l->n), from, to);
 }
 
 bool

@@ -99,6 +99,71 @@ queue_window_place(struct queue *q, const struct doc_intent *i)
 
 /* ---- a manifest that is there ---- */
 
+static int
+compare_lost(const void *x, const void *y)
+{
+	const struct doc_lost *a = x, *b = y;
+	size_t an = a->partition.n, bn = b->partition.n, n = an < bn ? an : bn;
+	int d = n ? memcmp(a->partition.p, b->partition.p, n) : 0;
+
+	if (d == 0)
+		d = (an > bn) - (an < bn);
+	return d ? d : (a->from > b->from) - (a->from < b->from);
+}
+
+/* The first of its ranges of that name; they are sorted. */
+static size_t
+first_lost(const struct doc_manifest *m, struct span name)
+{
+	struct doc_lost key = { .partition = name, .from = INT64_MIN };
+	size_t lo = 0, hi = m->lost_n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (compare_lost(&m->lost[mid], &key) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* What the manifest does not tell of a range. */
+static void
+keep_rest(struct queue *q, size_t at, struct doc_lost l)
+{
+	const struct doc_manifest *m = &q->w.manifest;
+
+	for (size_t i = first_lost(m, l.partition); i < m->lost_n; i++) {
+		const struct doc_lost *told = &m->lost[i];
+
+		if (!span_eq(told->partition, l.partition) || told->from > l.to)
+			break;
+		if (told->to < l.from)
+			continue;
+		if (told->from > l.from)
+			engine_lost_keep(q->engine, at, l.from, told->from - 1);
+		l.from = told->to + 1;
+	}
+	if (l.from <= l.to)
+		engine_lost_keep(q->engine, at, l.from, l.to);
+}
+
+/* It is not what this engine would have written. */
+static void
+keep_lost(struct queue *q)
+{
+	struct doc_manifest *m = &q->w.manifest;
+	struct doc_lost l;
+	size_t at = 0;
+
+	if (m->lost_n)
+		qsort(m->lost, m->lost_n, sizeof(*m->lost), compare_lost);
+	while (engine_lost_next(q->engine, &at, &l.partition, &l.from, &l.to))
+		keep_rest(q, at, l);
+}
+
 void
 queue_window_found(struct queue *q, const struct doc_manifest *m)
 {
@@ -115,6 +180,8 @@ queue_window_found(struct queue *q, const struct doc_manifest *m)
 		to->lost[i].partition =
 			arena_dup(&w->arena, m->lost[i].partition);
 	}
+	if (q->engine)
+		keep_lost(q);
 	queue_say(q, LOG_INFO, "window was uploaded already", "k=%lld",
 		(long long)m->k);
 	queue_window_commit(q);

@@ -135,6 +135,39 @@ def test_a_redo_whose_upload_is_whole_writes_nothing(
         assert node.queue("q")["records"] == 27
 
 
+def test_what_an_upload_that_landed_does_not_tell_is_told(
+        db, log, bucket, run):
+    """A redo that lost records finds the manifest of another after that, which
+    tells some of them: the next window tells the rest."""
+    fill(log, hours=1)
+    node = run("s", CHECKPOINT_EVERY="1").start()
+    log.await_k("s", "q", 1, node)
+    assert node.term() == 0
+    log.push("q", "a", ["1"] * 6, HOUR + 1)
+    log.push("q", "c", ["1"], HOUR + 1)
+    node.extra["QUEEN_S3_CRASH_AT"] = "after_upload"
+    node.start(wait=False)
+    node.await_crash()
+    del node.extra["QUEEN_S3_CRASH_AT"]
+    key = objects(bucket, "s").side_below + "windows/0000000002.json"
+    manifest = json.loads(bucket.get(key))
+    bucket.delete(key)
+    manifest["lost"] = [{"partition": "a", "from": 11, "to": 12}]
+    log.kit.drop_segments(log.part_ids["q", "a"], 14)
+    log.push("q", "c", ["1"], 2 * HOUR + 1)
+    with db.connect(autocommit=False) as conn:
+        with conn.cursor() as c:
+            c.execute("lock table queen.partition_heads in access exclusive"
+                      " mode")
+        node.start()
+        node.await_queue("q", state="filling", redo=True)
+        bucket.put(key, json.dumps(manifest).encode())
+    log.await_k("s", "q", 3, node)
+    assert [w.manifest["lost"] for w in objects(bucket, "s").windows()] == [
+        [], manifest["lost"], [{"partition": "a", "from": 9, "to": 10},
+                               {"partition": "a", "from": 13, "to": 14}]]
+
+
 def test_a_redo_replaces_what_is_not_its_own(log, bucket, run):
     """A manifest of other bounds, or of another writer; a half upload."""
     fill(log, hours=1)

@@ -654,6 +654,37 @@ out_of_range_loses_exactly_what_is_gone_and_once(void **state)
 }
 
 static void
+what_another_owner_did_not_tell_goes_with_the_next_window(void **state)
+{
+	struct engine_found f = found(1, "a", 9, 8, DAWN);
+	static const int64_t lost[][2] = { { 3, 7 } },
+			     rest[][2] = { { 3, 4 }, { 6, 7 } };
+	struct span name;
+	int64_t from, to;
+	size_t at = 0;
+
+	(void)state;
+	s.conf.align = S3_UNALIGNED;
+	restarts_at(DAWN, 1, DAWN);
+	engine_position(s.e, SPAN_LIT("a"), 3, 1);
+	names(DAWN + 10 * MINUTE, &f, 1);
+	fetches(1, 8);
+	answers(ENGINE_OK, 10, 8, 8, 2, DAWN + SECOND);
+	carries(lost, 1);
+	assert_true(engine_lost_next(s.e, &at, &name, &from, &to));
+	engine_lost_keep(s.e, at, 3, 4);
+	engine_lost_keep(s.e, at, 6, 7);
+	carries(lost, 1);
+	engine_committed(s.e);
+	f.last_offset = 10;
+	f.last_write_us = DAWN + 11 * MINUTE;
+	names(DAWN + 20 * MINUTE, &f, 1);
+	fetches(1, 10);
+	answers(ENGINE_OK, 11, 8, 10, 1, DAWN + 11 * MINUTE);
+	carries(rest, 2);
+}
+
+static void
 a_position_below_the_log_is_lost_up_to_it(void **state)
 {
 	struct engine_found f = found(1, "a", 9, 8, DAWN);
@@ -1208,6 +1239,7 @@ main(void)
 		T(a_drain_of_a_deleted_queue_ships_what_may_close),
 		T(what_a_deleted_queue_lost_without_a_window_can_be_told),
 		T(out_of_range_loses_exactly_what_is_gone_and_once),
+		T(what_another_owner_did_not_tell_goes_with_the_next_window),
 		T(a_position_below_the_log_is_lost_up_to_it),
 		T(a_gap_is_lost_unless_it_had_shipped),
 		T(what_a_clock_that_went_back_stamped_is_lost),
