@@ -58,7 +58,7 @@ class Run:
             for queue in PARTS:
                 lake = check(self.trees[name], queue,
                              self.made.snapshot(queue), name)
-                assert len(lake.windows) > 2
+                assert lake.windows
 
 
 @pytest.fixture
