@@ -7,53 +7,13 @@
 
 #include <cmocka.h>
 
-#include "engine_sim.h"
-
-static struct sim s;
-static struct engine_stats st;
-
-static int
-setup(void **state)
-{
-	(void)state;
-	sim_init(&s, 1);
-	s.conf.start = S3_TIMESTAMP;
-	s.conf.start_us = DAWN;
-	return 0;
-}
-
-static int
-teardown(void **state)
-{
-	(void)state;
-	if (s.faults)
-		print_error("%s\n", s.why);
-	assert_int_equal(s.faults, 0);
-	sim_fini(&s);
-	return 0;
-}
+#include "engine_hand.h"
 
 static const struct engine_window *
 window(int i)
 {
 	assert_true(i < s.win_n);
 	return &s.win[i].w;
-}
-
-/* One idle wait that ends at this time, and what comes of it. */
-static enum engine_what
-wake_at(int64_t at_us)
-{
-	s.now_us = at_us;
-	engine_woken(s.e);
-	return sim_run(&s);
-}
-
-static void
-begins_at(int64_t at_us)
-{
-	s.now_us = at_us;
-	sim_start(&s, NULL);
 }
 
 /* ---- the end of a window ---- */
@@ -320,7 +280,6 @@ nothing_is_read_until_safe_time_is_told(void **state)
 		.name = SPAN_LIT("a"),
 		.last_offset = 9,
 		.last_write_us = DAWN };
-	struct engine_step t;
 
 	(void)state;
 	s.conf.start = S3_LATEST;
@@ -408,7 +367,6 @@ pending_records_make_it_grow_and_their_commit_shrinks_it(void **state)
 static void
 degraded_is_told_as_the_cell_tells_it(void **state)
 {
-	struct engine_step t;
 
 	(void)state;
 	begins_at(DAWN);
