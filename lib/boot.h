@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "pgconn.h"
+
 struct err;
 struct schema_cell;
 
@@ -30,6 +32,25 @@ bool boot_listen(const char *text, char host[BOOT_HOST_MAX], int64_t *port);
 /* The same, or empty; name: of the variable, for the refusal. */
 int boot_check_listen(const char *name, const char *text, struct err *e)
 	__attribute__((warn_unused_result));
+
+/*
+ * How to reach the cell, by the settings of any tool: their structs have these
+ * fields under the same names.
+ */
+#define BOOT_PGCONN_CONF(s)                                                    \
+	((struct pgconn_conf){                                                 \
+		.conninfo = (s)->pg_conninfo,                                  \
+		.host = (s)->pg_host,                                          \
+		.port = (s)->pg_port,                                          \
+		.user = (s)->pg_user,                                          \
+		.password = (s)->pg_password,                                  \
+		.database = (s)->pg_database && *(s)->pg_database              \
+				    ? (s)->pg_database                         \
+				    : (s)->pg_db,                              \
+		.use_ssl = (s)->pg_use_ssl,                                    \
+		.reject_unauthorized = (s)->pg_ssl_reject_unauthorized,        \
+		.ssl_root_cert = (s)->pg_ssl_root_cert,                        \
+	})
 
 /* The cell, for questions before the loop runs; NULL with *e. */
 PGconn *boot_open(const char *conninfo, const char *tool, struct err *e);

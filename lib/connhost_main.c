@@ -43,19 +43,7 @@ usage(const struct connhost_tool *t)
 static int
 make_conninfo(struct boot *b, struct err *e)
 {
-	const struct connhost_settings *s = &b->conf;
-	struct pgconn_conf c = {
-		.conninfo = s->pg_conninfo,
-		.host = s->pg_host,
-		.port = s->pg_port,
-		.user = s->pg_user,
-		.password = s->pg_password,
-		.database = s->pg_database && *s->pg_database ? s->pg_database
-							      : s->pg_db,
-		.use_ssl = s->pg_use_ssl,
-		.reject_unauthorized = s->pg_ssl_reject_unauthorized,
-		.ssl_root_cert = s->pg_ssl_root_cert,
-	};
+	struct pgconn_conf c = BOOT_PGCONN_CONF(&b->conf);
 
 	b->conninfo = pgconn_info(&c, e);
 	return b->conninfo ? 0 : -1;
