@@ -419,7 +419,12 @@ call_failed(struct call *c, const struct err *e)
 		struct pop *pop = c->reqs[i];
 
 		pop->lot->flying--;
-		pop_finish_error(pop, 500, no_pool ? e->text : "pop failed");
+		/* one that waits already has time: nothing was sent for it */
+		if (no_pool && pop->parked && !pop->due)
+			try_again(c, pop);
+		else
+			pop_finish_error(
+				pop, 500, no_pool ? e->text : "pop failed");
 	}
 	call_end(c);
 }
