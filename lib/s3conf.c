@@ -13,6 +13,7 @@
 #include "buf.h"
 #include "clk.h"
 #include "err.h"
+#include "jspan.h"
 #include "log.h"
 #include "s3conf_int.h"
 
@@ -120,9 +121,13 @@ void
 s3conf_put_id(struct buf *b, const char *id)
 {
 	size_t n = strlen(id);
+	const char *end = n > 4 ? id + n - 4 : "";
 
+	/* whole characters, also of an id that is refused for what it has */
+	while (((unsigned char)*end & 0xc0) == 0x80)
+		end++;
 	buf_puts(b, "\xe2\x80\xa6");
-	buf_puts(b, n > 4 ? id + n - 4 : "");
+	buf_puts(b, jspan_utf8(span_of(end)) ? end : "");
 }
 
 /* Quoted where a space would end it. */

@@ -92,4 +92,10 @@ bool s3conf_bucket_ok(struct span s);
  */
 void s3conf_line(const struct s3conf *c, struct buf *out);
 
+/*
+ * Appends `...` and the last four bytes of the id of a key, whole characters
+ * only: nothing of an id that is shorter.
+ */
+void s3conf_put_id(struct buf *b, const char *id);
+
 #endif

@@ -92,9 +92,6 @@ int s3conf_refuse(struct s3conf_source *s, enum s3conf_key k, const char *fmt,
 	...) __attribute__((format(printf, 3, 4)));
 void s3conf_source_fini(struct s3conf_source *s);
 
-/* `...` and the last four characters of the id of a key. */
-void s3conf_put_id(struct buf *b, const char *id);
-
 char *s3conf_dup(struct span s);
 
 /* The rules that are more than a word or a number. */

@@ -158,12 +158,10 @@ static void
 hide(char **id)
 {
 	struct buf b = BUF_ZERO;
-	size_t n;
 
 	if (!*id)
 		return;
-	n = strlen(*id);
-	buf_printf(&b, "\xe2\x80\xa6%s", n > 4 ? *id + n - 4 : "");
+	s3conf_put_id(&b, *id);
 	give(id, dup_text(buf_span(&b)));
 	buf_fini(&b);
 }

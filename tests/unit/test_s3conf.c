@@ -645,6 +645,18 @@ documents_are_refused_by_field(void **state)
 		"sseKmsKeyId=\xe2\x80\xa6"
 		"beef would be ignored: it is for "
 		"sse=aws:kms alone");
+	/* four bytes from the end is in the middle of a character */
+	doc_refused("{\"queues\":\"a\",\"endpoint\":\"http://h\","
+		    "\"region\":\"r\",\"bucket\":\"b\",\"accessKey\":"
+		    "\"key\xd2\x9d"
+		    "ake\"}",
+		"accessKey=\xe2\x80\xa6"
+		"ake must be one word of ASCII, no slash, no space. It is the "
+		"id of the access key");
+	doc_refused("{" BASE ",\"sseKmsKeyId\":\"k\xf0\x9f\x98\x80x\"}",
+		"sseKmsKeyId=\xe2\x80\xa6"
+		"x must be one word of ASCII, no slash, no space. It is the "
+		"key of aws:kms");
 	doc_refused("{" BASE ",\"sink\":\"a\",\"sink\":\"b\"}",
 		"sink=\"a\" is there twice");
 	doc_refused("{" BASE,
