@@ -180,6 +180,9 @@ on_hint(void *arg, const struct hint_item *i)
 		break;
 	case HINT_DONE:
 	case HINT_FLAGS:
+	case HINT_JOBS:
+	case HINT_EVENTS:
+	case HINT_QUEUES:
 	case HINT_KINDS:
 		break;
 	}

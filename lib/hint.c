@@ -282,7 +282,7 @@ hint_stats(const struct hint *h, struct hint_stats *out)
 /* ---- the payload ---- */
 
 static const char KIND_LETTERS[HINT_KINDS] = { 'm', 'r', 'd', 'v', 'c', 'f',
-	'x' };
+	'j', 'e', 'q', 'x' };
 
 void
 hint_write_name(struct buf *b, struct span name)

@@ -31,6 +31,9 @@ enum hint_kind {
 	HINT_MOVED, /* v: a cursor moved back, a start changed */
 	HINT_CATALOG, /* c: a queue was created, changed or deleted */
 	HINT_FLAGS, /* f: a flag changed */
+	HINT_JOBS, /* j: jobs became available in a queue of queen-ojs */
+	HINT_EVENTS, /* e: events were appended to one */
+	HINT_QUEUES, /* q: one was made, dropped, paused or resumed */
 	HINT_RESYNC, /* x: hints were dropped, anything may have changed */
 	HINT_KINDS
 };

@@ -106,6 +106,9 @@ on_hint(void *arg, const struct hint_item *i)
 		catalog_refresh(x->catalog);
 		pops_resync(x->pops);
 		break;
+	case HINT_JOBS:
+	case HINT_EVENTS:
+	case HINT_QUEUES:
 	case HINT_KINDS:
 		break;
 	}

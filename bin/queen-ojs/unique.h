@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The unique policy and the rate limit of a job, as the database wants them. */
+#ifndef QUEEN_OJS_UNIQUE_H
+#define QUEEN_OJS_UNIQUE_H
+
+#include "reply.h"
+#include "span.h"
+
+struct arena;
+
+/* What of a job the key may be made of; spans as sent, p NULL = absent. */
+struct unique_of {
+	struct span type, queue;	/* text, decoded */
+	struct span args, meta;		/* JSON */
+};
+/*
+ * raw: the object `unique` as sent.  *out: JSON
+ * {"key":CANONICAL,"period_ms":N|null,"states":[numbers],"on":"reject"},
+ * CANONICAL a string that holds the RFC 8785 form of the chosen dimensions;
+ * the database brings it to NFC and hashes it.  -1 with 400 invalid_request.
+ */
+int unique_parse(struct span raw, const struct unique_of *of, struct arena *a,
+	struct span *out, struct problem *p) __attribute__((warn_unused_result));
+/*
+ * raw: the object `rate_limit`.  *out: JSON {"key":"...","max":N,
+ * "period_ms":N,"concurrency":N|null}; key "" = of the queue.
+ */
+int rate_parse(struct span raw, struct arena *a, struct span *out,
+	struct problem *p) __attribute__((warn_unused_result));
+
+#endif
