@@ -4,7 +4,8 @@
  * decided before the body is read; one request in flight per connection,
  * pipelined bytes stay unread; a client that vanishes while its request is
  * parked is noticed.  Head 10 s, body 10 s + 1 s per 64 KiB, idle 75 s.
- * Body bytes in flight are bounded over all connections.  All errors JSON.
+ * Body bytes in flight are bounded over all connections.  All errors JSON,
+ * `{"error":"..."}` unless hsrv_conf says otherwise.
  */
 #ifndef QUEEN_HSRV_H
 #define QUEEN_HSRV_H
@@ -50,6 +51,18 @@ struct hsrv_conf {
 	 */
 	bool (*gate)(struct hsrv_req *r, int level);
 	hsrv_fn unmatched;	/* no route; sees method and path, no body */
+	/*
+	 * NULL, or called once per request, before route and gate: type and
+	 * headers set here are those of every reply.  A head that is refused
+	 * has neither path nor headers then.  Must not reply.
+	 */
+	hsrv_fn begin;
+	/*
+	 * NULL, or writes the body of an error (hsrv_reply_error, and what
+	 * the server refuses itself) into an empty hsrv_out, and sets the
+	 * type where the handler may have set another.  Must not reply.
+	 */
+	void (*error)(struct hsrv_req *r, int status, const char *text);
 	void *ctx;		/* hsrv_ctx(r) */
 	int64_t max_body_bytes;
 	bool own_port;		/* without SO_REUSEPORT */
@@ -91,6 +104,11 @@ void hsrv_stats(const struct hsrv *s, struct hsrv_stats *out);
 void *hsrv_ctx(const struct hsrv_req *r);
 enum hsrv_method hsrv_method(const struct hsrv_req *r);
 struct span hsrv_path(const struct hsrv_req *r);	/* as sent, no query */
+/*
+ * The methods that have a route for this path, as an `Allow` header wants
+ * them: "GET, HEAD, POST", in the arena; NULL when no route knows the path.
+ */
+const char *hsrv_allow(struct hsrv_req *r);
 /* A gate that kept the request lets it go on; never from inside the gate. */
 void hsrv_gate_pass(struct hsrv_req *r);
 /* What the gate found out about the sender, for the handler. */
@@ -121,7 +139,7 @@ void hsrv_set_type(struct hsrv_req *r, const char *content_type);
 void hsrv_add_header(struct hsrv_req *r, const char *name, const char *value);
 /* Ends the handler's ownership.  204 sends no body and no Content-Length. */
 void hsrv_reply(struct hsrv_req *r, int status);
-/* {"error":"..."}; text is escaped. */
+/* {"error":"..."}, or what hsrv_conf.error makes of it; text is escaped. */
 void hsrv_reply_error(struct hsrv_req *r, int status, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /*

@@ -462,6 +462,7 @@ step_head(struct hsrv_conn *c, struct view *v)
 	memcpy(r->fields, s->fields, sizeof(*r->fields) * (size_t)h.fields_n);
 	c->keep_alive = h.keep_alive;
 	c->http10 = h.minor == 0;
+	hsrv_reply_begin(r);
 	admit(c, &h, v->s.n);
 	if (c->state != HSRV_AT_DEAD && c->skip) {
 		view_skip(v, (size_t)c->skip);

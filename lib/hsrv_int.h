@@ -125,6 +125,7 @@ struct hsrv_req {
 	struct span head_out;		/* in the arena */
 	size_t sent;			/* of head and body together */
 	size_t out_n;			/* body bytes that are really sent */
+	bool begun;			/* conf.begin has seen it */
 	bool replied;
 	SLIST_ENTRY(hsrv_req) spare;
 };
@@ -198,6 +199,8 @@ void hsrv_conn_drain(struct hsrv_conn *c);
 bool hsrv_conn_hangs_up(struct hsrv_conn *c, bool half);
 
 /* ---- reply ---- */
+/* Once per request: conf.begin. */
+void hsrv_reply_begin(struct hsrv_req *r);
 /* Answers c->req with an error and closes afterwards. */
 void hsrv_reply_refuse(struct hsrv_conn *c, int status, const char *text);
 

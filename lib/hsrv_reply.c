@@ -210,6 +210,40 @@ put_number(char **p, size_t v)
 	*p += digits + sizeof(digits) - d;
 }
 
+const char *
+hsrv_allow(struct hsrv_req *r)
+{
+	static const char *const names[] = { [HSRV_GET] = "GET",
+		[HSRV_HEAD] = "HEAD",
+		[HSRV_POST] = "POST",
+		[HSRV_PUT] = "PUT",
+		[HSRV_DELETE] = "DELETE" };
+	static const char all[] = "GET, HEAD, POST, PUT, DELETE";
+	const struct hsrv_conf *conf = &r->s->conf;
+	struct span params[HSRV_PARAMS_MAX];
+	bool has[HSRV_OTHER + 1] = { false }, any = false;
+	char *list, *p;
+
+	for (size_t i = 0; i < conf->routes_n; i++) {
+		const struct hsrv_route *t = &conf->routes[i];
+
+		if (hsrv_uri_match(t->pattern, r->path, r->arena, params) < 0)
+			continue;
+		any = has[t->method] = true;
+		has[HSRV_HEAD] |= t->method == HSRV_GET;
+	}
+	if (!any)
+		return NULL;
+	p = list = arena_zalloc(r->arena, sizeof(all));
+	for (int m = 0; m < HSRV_OTHER; m++) {
+		if (has[m] && p > list)
+			put(&p, ", ");
+		if (has[m])
+			put(&p, names[m]);
+	}
+	return list;
+}
+
 static void
 write_head(struct hsrv_req *r, int status, bool bodiless)
 {
@@ -262,12 +296,26 @@ hsrv_reply(struct hsrv_req *r, int status)
 	hsrv_conn_send(c);
 }
 
+void
+hsrv_reply_begin(struct hsrv_req *r)
+{
+	if (r->begun)
+		return;
+	r->begun = true;
+	if (r->s->conf.begin)
+		r->s->conf.begin(r);
+}
+
 static void
-put_error(struct hsrv_req *r, const char *text)
+put_error(struct hsrv_req *r, int status, const char *text)
 {
 	struct jwrite w;
 
 	buf_reset(&r->out);
+	if (r->s->conf.error) {
+		r->s->conf.error(r, status, text);
+		return;
+	}
 	r->type = "application/json";
 	jwrite_init(&w, &r->out);
 	jwrite_object(&w);
@@ -289,7 +337,7 @@ hsrv_reply_error(struct hsrv_req *r, int status, const char *fmt, ...)
 	n = strlen(text);
 	while ((at += hsrv_uri_utf8_prefix(span_make(text + at, n - at))) < n)
 		text[at++] = '?';
-	put_error(r, text);
+	put_error(r, status, text);
 	hsrv_reply(r, status);
 }
 
@@ -297,7 +345,8 @@ void
 hsrv_reply_refuse(struct hsrv_conn *c, int status, const char *text)
 {
 	c->must_close = true;
-	put_error(c->req, text);
+	hsrv_reply_begin(c->req);
+	put_error(c->req, status, text);
 	hsrv_reply(c->req, status);
 }
 

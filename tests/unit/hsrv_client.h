@@ -47,7 +47,7 @@ struct t {
 	int64_t give_up_ms;
 	bool timed_out;
 	size_t big_bytes;		/* of /big */
-	int handled, gates, gone, drained, expected;
+	int handled, gates, begun, gone, drained, expected;
 	struct hsrv_req *held[HELD_MAX];
 	int held_n;
 };
