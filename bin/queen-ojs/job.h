@@ -75,11 +75,12 @@ struct job_spec {
 };
 
 /*
- * One envelope.  body: one JSON object, borrowed; now_us: of the database,
- * for relative times.  -1 with the problem.
+ * One envelope of at most max_bytes.  body: one JSON value, borrowed; now_us:
+ * of the database, for relative times.  -1 with the problem.
  */
-int job_spec_parse(struct span body, struct arena *a, int64_t now_us,
-	struct job_spec *s, struct problem *p) __attribute__((warn_unused_result));
+int job_spec_parse(struct span body, size_t max_bytes, struct arena *a,
+	int64_t now_us, struct job_spec *s, struct problem *p)
+	__attribute__((warn_unused_result));
 /* The 14 arrays of queen.job_spec, in its order. */
 void job_spec_args(
 	struct pgargs *a, const struct job_spec *s, size_t n);
