@@ -137,6 +137,8 @@ struct buf *hsrv_out(struct hsrv_req *r);
 /* type/value must outlive the request (literals or its arena). */
 void hsrv_set_type(struct hsrv_req *r, const char *content_type);
 void hsrv_add_header(struct hsrv_req *r, const char *name, const char *value);
+/* What hsrv_add_header gave this name, spelt the same; NULL = nothing. */
+const char *hsrv_added_header(const struct hsrv_req *r, const char *name);
 /* Ends the handler's ownership.  204 sends no body and no Content-Length. */
 void hsrv_reply(struct hsrv_req *r, int status);
 /* {"error":"..."}, or what hsrv_conf.error makes of it; text is escaped. */

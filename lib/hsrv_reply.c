@@ -144,6 +144,15 @@ hsrv_add_header(struct hsrv_req *r, const char *name, const char *value)
 	r->extra[r->extra_n++].value = value;
 }
 
+const char *
+hsrv_added_header(const struct hsrv_req *r, const char *name)
+{
+	for (int i = 0; i < r->extra_n; i++)
+		if (strcmp(r->extra[i].name, name) == 0)
+			return r->extra[i].value;
+	return NULL;
+}
+
 static const char *
 reason(int status)
 {

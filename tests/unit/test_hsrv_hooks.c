@@ -26,6 +26,8 @@ own_error(struct hsrv_req *r, int status, const char *text)
 {
 	assert_int_equal(hsrv_out(r)->len, 0);
 	hsrv_set_type(r, "application/own+json");
+	assert_string_equal(hsrv_added_header(r, "Own"), "1");
+	assert_null(hsrv_added_header(r, "X-Other"));
 	buf_printf(hsrv_out(r), "<%d %s>", status, text);
 }
 
