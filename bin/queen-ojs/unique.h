@@ -17,13 +17,15 @@ struct unique_of {
  * raw: the object `unique` as sent.  *out: JSON
  * {"key":CANONICAL,"period_ms":N|null,"states":[numbers],"on":"reject"},
  * CANONICAL a string that holds the RFC 8785 form of the chosen dimensions;
- * the database brings it to NFC and hashes it.  -1 with 400 invalid_request.
+ * the database brings it to NFC and hashes it.  args_keys and meta_keys put
+ * args and meta among the keys.  -1 with 400 invalid_request.
  */
 int unique_parse(struct span raw, const struct unique_of *of, struct arena *a,
 	struct span *out, struct problem *p) __attribute__((warn_unused_result));
 /*
- * raw: the object `rate_limit`.  *out: JSON {"key":"...","max":N,
- * "period_ms":N,"concurrency":N|null}; key "" = of the queue.
+ * raw: the object `rate_limit`.  *out: JSON {"key":"...","max":N|null,
+ * "period_ms":N|null,"concurrency":N|null}; key "" = of the queue; max and
+ * period_ms are both null when concurrency alone is limited.
  */
 int rate_parse(struct span raw, struct arena *a, struct span *out,
 	struct problem *p) __attribute__((warn_unused_result));
