@@ -12,6 +12,7 @@
 #include "connmetric.h"
 #include "ctx.h"
 #include "err.h"
+#include "gate.h"
 #include "hsrv.h"
 #include "jwrite.h"
 #include "metric.h"
@@ -98,7 +99,7 @@ write_one(struct buf *b, const char *name, const PGresult *res, int i)
 	struct span value = pgbin_bytes(res, i, 3);
 	int n = 0;
 
-	if (!qid_parse(SPAN_LIT(CTX_TENANT_DEFAULT), &dflt) ||
+	if (!qid_parse(SPAN_LIT(GATE_TENANT_DEFAULT), &dflt) ||
 		memcmp(&dflt, &tenant, sizeof(dflt)) != 0)
 		l[n++] = (struct metric_label){ "tenant",
 			span_of(qid_text(&tenant, text)) };

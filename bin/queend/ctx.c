@@ -2,16 +2,7 @@
 /* Whose request it is. */
 #include "ctx.h"
 
-#include "hsrv.h"
-
-static const struct ctx_who *
-who_of(const struct hsrv_req *r)
-{
-	static const struct ctx_who nobody = CTX_NOBODY_INIT;
-	const struct ctx_who *who = hsrv_who(r);
-
-	return who ? who : &nobody;
-}
+#include "gate.h"
 
 struct ctx *
 ctx_of(const struct hsrv_req *r)
@@ -22,11 +13,11 @@ ctx_of(const struct hsrv_req *r)
 const struct qid *
 ctx_tenant(const struct hsrv_req *r)
 {
-	return &who_of(r)->tenant;
+	return gate_tenant(r);
 }
 
 struct span
 ctx_subject(const struct hsrv_req *r)
 {
-	return who_of(r)->subject;
+	return gate_subject(r);
 }

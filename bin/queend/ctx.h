@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "qid.h"
 #include "span.h"
@@ -69,22 +68,7 @@ struct ctx {
 	struct kvlimit *kvlimit;	/* rates and quotas of kv and timers */
 };
 
-#define CTX_TENANT_DEFAULT "00000000-0000-0000-0000-000000000001"
 #define CTX_QUEUE_MODE "__QUEUE_MODE__"
-
-/* Whose request it is: set by the gate, else nobody of the default tenant. */
-struct ctx_who {
-	struct qid tenant;
-	struct span subject;
-};
-#define CTX_NOBODY_INIT { .tenant = { .b = { [15] = 1 } } }
-#define CTX_NOBODY ((struct ctx_who)CTX_NOBODY_INIT)
-
-static inline bool
-ctx_is_default_tenant(const struct qid *t)
-{
-	return memcmp(t, &CTX_NOBODY.tenant, sizeof(*t)) == 0;
-}
 
 /*
  * The context of a request, the tenant it speaks for, and who sent it: `sub`

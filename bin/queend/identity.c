@@ -6,6 +6,7 @@
 #include "identity.h"
 
 #include "ctx.h"
+#include "gate.h"
 #include "hsrv.h"
 #include "jwrite.h"
 #include "settings.h"
@@ -26,7 +27,7 @@ write_cluster(struct jwrite *w, const struct ctx *x)
 	jwrite_kv_cstr(w, "slug", "local");
 	jwrite_kv_cstr(w, "role", "admin");
 	jwrite_kv_cstr(w, "tenant_slug", "local");
-	jwrite_kv_cstr(w, "tenant_id", CTX_TENANT_DEFAULT);
+	jwrite_kv_cstr(w, "tenant_id", GATE_TENANT_DEFAULT);
 	jwrite_kv_cstr(w, "status", "active");
 	jwrite_kv_cstr(w, "cell_slug", x->instance);
 	jwrite_end(w);

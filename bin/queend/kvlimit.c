@@ -10,6 +10,7 @@
 
 #include "clk.h"
 #include "ctx.h"
+#include "gate.h"
 #include "settings.h"
 
 enum { DISABLED_RETRY_S = 5, UNAVAILABLE_RETRY_S = 1 };
@@ -115,7 +116,7 @@ static bool
 grant_wanted(const struct settings *s, const struct qid *tenant)
 {
 	if (!s->kv_require_grant)
-		return s->tenancy_header && !ctx_is_default_tenant(tenant);
+		return s->tenancy_header && !gate_is_default(tenant);
 	return strchr("tT1yY", s->kv_require_grant[0]) != NULL ||
 	       strcmp(s->kv_require_grant, "on") == 0;
 }

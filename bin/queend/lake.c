@@ -13,6 +13,7 @@
 #include "count.h"
 #include "ctx.h"
 #include "err.h"
+#include "gate.h"
 #include "hsrv.h"
 #include "jwrite.h"
 #include "pgpool.h"
@@ -64,9 +65,9 @@ lake_begin(struct hsrv_req *r)
 	l->too_large = "the settings are too large";
 	hsrv_set_user(r, l);
 	if (span_is(name, "default"))
-		name = SPAN_LIT(CTX_TENANT_DEFAULT);
+		name = SPAN_LIT(GATE_TENANT_DEFAULT);
 	if (!qid_parse(name, &l->tenant) ||
-		(!ctx_is_default_tenant(own) &&
+		(!gate_is_default(own) &&
 			memcmp(own, &l->tenant, sizeof(*own)) != 0)) {
 		lake_refuse(r, 404, "cluster_unknown",
 			"a cluster is named by the UUID of its tenant, or "
@@ -74,7 +75,7 @@ lake_begin(struct hsrv_req *r)
 		return NULL;
 	}
 	if (is_nil(&l->tenant) || (!ctx_of(r)->conf->tenancy_header &&
-					  !ctx_is_default_tenant(&l->tenant))) {
+					  !gate_is_default(&l->tenant))) {
 		lake_refuse(r, 409, "system_tenant", "%s",
 			is_nil(&l->tenant)
 				? "this tenant is the cell's own"

@@ -27,6 +27,7 @@
 #include "keyring.h"
 #include "kv_sweep.h"
 #include "kvlimit.h"
+#include "level.h"
 #include "log.h"
 #include "loop.h"
 #include "maint.h"
@@ -100,6 +101,14 @@ check_settings(const struct settings *s, struct err *e)
 			"without a port",
 			s->bind_addr);
 	return 0;
+}
+
+static int
+make_gate(struct boot *b, struct err *e)
+{
+	struct gate_conf c = { GATE_CONF(&b->conf), .level = level_of };
+
+	return gate_new(&c, &b->x.gate, e);
 }
 
 static int
@@ -188,13 +197,19 @@ listen_metrics(struct boot *b, struct err *e)
 	return hsrv_listen(b->metrics, host, (int)port, e);
 }
 
+static bool
+on_gate(struct hsrv_req *r, int level)
+{
+	return gate_ask(ctx_of(r)->gate, r, level);
+}
+
 static int
 start_listening(struct boot *b, struct err *e)
 {
 	struct hsrv_conf c = {
 		.routes = route_table,
 		.routes_n = route_table_n,
-		.gate = gate_ask,
+		.gate = on_gate,
 		.unmatched = route_unmatched,
 		.ctx = &b->x,
 		.max_body_bytes = b->conf.max_body_bytes,
@@ -424,7 +439,7 @@ main(int argc, char **argv)
 	boot_harden(); /* before there is a secret in memory */
 	if (conf_load(conf_items, conf_items_n, &b.conf, &e) != 0 ||
 		check_settings(&b.conf, &e) != 0 ||
-		gate_new(&b.conf, &b.x.gate, &e) != 0 ||
+		make_gate(&b, &e) != 0 ||
 		seal_new(b.conf.encryption_key, b.conf.encryption_old_keys,
 			&b.x.seal, &e) != 0) {
 		gate_free(b.x.gate);

@@ -7,11 +7,6 @@
 
 #include "hsrv.h"
 
-/* Levels are sets of roles, not a ladder (http-core 1.5). */
-enum route_level {
-	ROUTE_PUBLIC, ROUTE_READ, ROUTE_WRITE, ROUTE_READ_WRITE, ROUTE_ADMIN
-};
-
 extern const struct hsrv_route route_table[];
 extern const size_t route_table_n;
 /* Health and metrics only, for QUEEN_METRICS_BIND. */

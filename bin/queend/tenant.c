@@ -14,6 +14,7 @@
 #include "catalog.h"
 #include "clk.h"
 #include "ctx.h"
+#include "gate.h"
 #include "hsrv.h"
 #include "settings.h"
 #include "stats.h"
@@ -63,7 +64,7 @@ on_pass(struct hsrv_req *r, const PGresult *res)
 static bool
 check_default(struct hsrv_req *r, const struct purge *p)
 {
-	if (p->allow_default || !ctx_is_default_tenant(ctx_tenant(r)))
+	if (p->allow_default || !gate_is_default(ctx_tenant(r)))
 		return true;
 	hsrv_reply_error(r, 400,
 		"%s purging the default tenant needs allowDefaultTenant=true",

@@ -11,13 +11,16 @@
 
 #include "arena.h"
 #include "clk.h"
-#include "ctx.h"
 #include "err.h"
 #include "jwks.h"
-#include "jwt.h"
 #include "log.h"
-#include "route.h"
-#include "settings.h"
+
+struct who {
+	struct qid tenant;
+	struct span subject;
+};
+/* GATE_TENANT_DEFAULT */
+static const struct who nobody = { .tenant = { .b = { [15] = 1 } } };
 
 /* A request that waits for keys; in its own arena. */
 struct held {
@@ -30,42 +33,27 @@ struct held {
 };
 
 struct gate {
-	const struct settings *conf;
+	struct gate_conf conf;
 	struct jwt *jwt; /* NULL = every caller may do everything */
 	struct jwks *jwks;
 	LIST_HEAD(, held) held;
 };
 
 int
-gate_new(const struct settings *s, struct gate **out, struct err *e)
+gate_new(const struct gate_conf *c, struct gate **out, struct err *e)
 {
-	struct jwt_conf c = {
-		.algorithm = s->jwt_algorithm,
-		.secret = s->jwt_secret,
-		.public_key = s->jwt_public_key,
-		.jwks_url = s->jwt_jwks_url,
-		.issuer = s->jwt_issuer,
-		.audience = s->jwt_audience,
-		.roles_claim = s->jwt_roles_claim,
-		.roles_array_claim = s->jwt_roles_array_claim,
-		.role_admin = s->jwt_role_admin,
-		.role_read_write = s->jwt_role_read_write,
-		.role_read_only = s->jwt_role_read_only,
-		.role_write_only = s->jwt_role_write_only,
-		.skew_s = s->jwt_clock_skew_s,
-	};
 	struct gate *g;
 
-	if (s->tenancy_header && !s->kv_trusted_proxy)
+	if (c->tenancy_header && !c->trusted_proxy)
 		return err_set(e, ERR_CONFIG,
 			"QUEEN_TENANCY_HEADER=true needs "
 			"QUEEN_KV_TRUSTED_PROXY=true: a proxy in front must "
 			"set x-queen-tenant and strip the client's own");
 	g = calloc(1, sizeof(*g));
 	BUG(!g);
-	g->conf = s;
+	g->conf = *c;
 	LIST_INIT(&g->held);
-	if (s->jwt_enabled && jwt_new(&c, &g->jwt, e) != 0) {
+	if (c->jwt_enabled && jwt_new(&c->jwt, &g->jwt, e) != 0) {
 		free(g);
 		return -1;
 	}
@@ -77,18 +65,17 @@ int
 gate_start(struct gate *g, struct loop *l, struct err *e)
 {
 	struct jwks_conf c = {
-		.url = g->conf->jwt_jwks_url,
-		.ca_file = g->conf->ca_file,
-		.refresh_s = g->conf->jwt_jwks_refresh_s,
-		.timeout_ms = g->conf->jwt_jwks_timeout_ms,
+		.url = g->conf.jwt.jwks_url,
+		.ca_file = g->conf.ca_file,
+		.refresh_s = g->conf.jwks_refresh_s,
+		.timeout_ms = g->conf.jwks_timeout_ms,
 	};
 
 	if (!g->jwt)
 		return 0;
 	log_line(LOG_INFO, "auth", "tokens are required",
-		"algorithm=%s skip=%s", g->conf->jwt_algorithm,
-		log_quote(g->conf->jwt_skip_paths ? g->conf->jwt_skip_paths
-						  : ""));
+		"algorithm=%s skip=%s", g->conf.jwt.algorithm,
+		log_quote(g->conf.skip_paths ? g->conf.skip_paths : ""));
 	if (!jwt_wants_keys(g->jwt))
 		return 0;
 	if (jwks_new(l, &c, &g->jwks, e) != 0)
@@ -145,7 +132,7 @@ find_tenant(
 	struct span s;
 
 	/* health, metrics and paths nobody serves are no tenant's */
-	if (!g->conf->tenancy_header || level == ROUTE_PUBLIC ||
+	if (!g->conf.tenancy_header || level == GATE_PUBLIC ||
 		level == HSRV_NO_ROUTE || !hsrv_header(r, "x-queen-tenant", &s))
 		return true;
 	/* which of two did the proxy write? */
@@ -164,21 +151,54 @@ find_tenant(
 	return true;
 }
 
+/* False after having answered. */
 static bool
 pass(struct gate *g, struct hsrv_req *r, int level, struct span subject)
 {
-	struct qid tenant = CTX_NOBODY.tenant;
-	struct ctx_who *who;
+	struct qid tenant = nobody.tenant;
+	enum hsrv_method m = hsrv_method(r);
+	struct who *who;
 
+	if (g->conf.read_only && level != HSRV_NO_ROUTE && m != HSRV_GET &&
+		m != HSRV_HEAD) {
+		hsrv_reply_error(r, 403, "This gateway is read-only");
+		return false;
+	}
 	if (!find_tenant(g, r, level, &tenant))
 		return false;
-	if (!subject.n && ctx_is_default_tenant(&tenant))
+	if (!subject.n && gate_is_default(&tenant))
 		return true;
 	who = arena_alloc(hsrv_arena(r), sizeof(*who));
 	who->tenant = tenant;
 	who->subject = subject;
 	hsrv_set_who(r, who);
 	return true;
+}
+
+static const struct who *
+who_of(const struct hsrv_req *r)
+{
+	const struct who *who = hsrv_who(r);
+
+	return who ? who : &nobody;
+}
+
+const struct qid *
+gate_tenant(const struct hsrv_req *r)
+{
+	return &who_of(r)->tenant;
+}
+
+struct span
+gate_subject(const struct hsrv_req *r)
+{
+	return who_of(r)->subject;
+}
+
+bool
+gate_is_default(const struct qid *tenant)
+{
+	return memcmp(tenant, &nobody.tenant, sizeof(*tenant)) == 0;
 }
 
 /* ---- token ---- */
@@ -191,15 +211,20 @@ verify(const struct gate *g, struct hsrv_req *r, struct span token,
 		clk_wall_us() / 1000000, hsrv_arena(r), c, f);
 }
 
+static enum gate_level
+level_asked(const struct gate *g, const struct hsrv_req *r, int level)
+{
+	return level == HSRV_NO_ROUTE
+		       ? g->conf.level(hsrv_method(r), hsrv_path(r))
+		       : (enum gate_level)level;
+}
+
 /* The end of the matter; true = on to the handler. */
 static bool
 decide(struct gate *g, struct hsrv_req *r, int level, enum jwt_verdict v,
 	const struct jwt_claims *c, const struct jwt_fault *f)
 {
-	unsigned need =
-		gate_roles(level == HSRV_NO_ROUTE
-				   ? gate_level(hsrv_method(r), hsrv_path(r))
-				   : level);
+	unsigned need = gate_roles(level_asked(g, r, level));
 
 	if (v != JWT_OK) {
 		hsrv_reply_error(r, f->status, "%s", f->error);
@@ -257,19 +282,15 @@ is_ascii(struct span s)
 }
 
 bool
-gate_ask(struct hsrv_req *r, int level)
+gate_ask(struct gate *g, struct hsrv_req *r, int level)
 {
-	struct gate *g = ctx_of(r)->gate;
 	struct jwt_claims c = { .roles = 0 };
 	struct jwt_fault f = { .status = 401 };
 	struct span value, token;
 	enum jwt_verdict v;
-	int asked = level == HSRV_NO_ROUTE
-			    ? gate_level(hsrv_method(r), hsrv_path(r))
-			    : level;
 
-	if (!g->jwt || gate_skips(g->conf->jwt_skip_paths, hsrv_path(r)) ||
-		asked == ROUTE_PUBLIC)
+	if (!g->jwt || gate_skips(g->conf.skip_paths, hsrv_path(r)) ||
+		level_asked(g, r, level) == GATE_PUBLIC)
 		return pass(g, r, level, SPAN_LIT(""));
 	if (!hsrv_header(r, "authorization", &value) || !is_ascii(value) ||
 		hsrv_header_count(r, "authorization") != 1) {
