@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "log.h"
 #include "qid.h"
 #include "span.h"
 
@@ -32,6 +33,7 @@ struct ctx {
 	int64_t started_ms;	/* monotonic */
 	int64_t clock_offset_us;	/* clock of the database less ours */
 	bool stopping;		/* draining: park nothing any more */
+	struct log_sampler failures;	/* calls that failed */
 
 	struct gate *gate;
 	struct hsrv *hsrv;

@@ -56,7 +56,6 @@ void wait_end(struct waits *ws, struct wait *w);
 void waits_tell(struct waits *ws, enum wait_kind kind, int64_t queue_id);
 /* A queue was made, dropped, paused or resumed. */
 void waits_tell_queue(struct waits *ws, int64_t queue_id);
-/* The database's queue counts as known to be gone or new elsewhere. */
 int waits_parked(const struct waits *ws);
 
 #endif
