@@ -17,6 +17,7 @@ new_tool  new_tool("queen-pgsrc", **env) -> a tool not yet started (connkit.py)
 far, far_too, far_server  databases connectors read and write (pgkit.py)
 bucket, new_bucket, new_gate  on a real S3 server (s3kit.py)
 log, new_lake  a log with chosen stamps, processes of queen-s3 (lakekit.py)
+new_ojs, ojs  processes of queen-ojs (ojskit.py)
 no_last_cell  queenctl remembers no private cell; one test at a time has it
 """
 import contextlib
@@ -35,6 +36,7 @@ import queenlib  # noqa: E402
 from connkit import new_tool  # noqa: E402, F401
 from ctlkit import alone, ctl, stub  # noqa: E402, F401
 from lakekit import log, new_lake  # noqa: E402, F401
+from ojskit import new_ojs, ojs  # noqa: E402, F401
 from pgkit import (far, far_server, far_servers, far_too,  # noqa: E402, F401
                    far_version)
 from s3kit import bucket, new_bucket, new_gate, s3_server  # noqa: E402, F401
