@@ -54,6 +54,37 @@ by_name(const void *x, const void *y)
 
 /* ---- numbers ---- */
 
+/* One more in the last digit; false when all of them are nines. */
+static bool
+next_up(char *text)
+{
+	for (char *p = strchr(text, 'e') - 1; p >= text; p--) {
+		if (*p == '.')
+			continue;
+		if (*p != '9') {
+			++*p;
+			return true;
+		}
+		*p = '0';
+	}
+	return false;
+}
+
+/*
+ * Do p + 1 digits mean v?  Below a power of two doubles lie closer than above
+ * it: what is nearest may be another, and the next one up still mean it.
+ */
+static bool
+digits_mean(double v, int p, char *text, size_t room)
+{
+	int e;
+
+	snprintf(text, room, "%.*e", p, v);
+	if (strtod(text, NULL) == v)
+		return true;
+	return frexp(v, &e) == 0.5 && next_up(text) && strtod(text, NULL) == v;
+}
+
 /* The fewest digits that still mean v; *point: 0.DIGITS times ten to it. */
 static int
 shortest(double v, char digits[20], int *point)
@@ -62,11 +93,8 @@ shortest(double v, char digits[20], int *point)
 	int from = fabs(v) < 2.3e-308 ? 0 : 14, n = 0;
 	char text[40];
 
-	for (int p = from; p <= 16; p++) {
-		snprintf(text, sizeof(text), "%.*e", p, v);
-		if (strtod(text, NULL) == v)
-			break;
-	}
+	while (from <= 16 && !digits_mean(v, from, text, sizeof(text)))
+		from++;
 	for (const char *s = text; *s != 'e'; s++) {
 		if (*s >= '0' && *s <= '9')
 			digits[n++] = *s;
