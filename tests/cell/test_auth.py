@@ -67,7 +67,7 @@ def table():
 
     src = src[src.index("route_table[] = {"):src.index("};")]
     for m, expr, level in re.findall(
-            r'\{ HSRV_(\w+), ([^}]*?),\s*\w+,\s*ROUTE_(\w+) \}', src):
+            r'\{ HSRV_(\w+), ([^}]*?),\s*\w+,\s*GATE_(\w+) \}', src):
         yield m, text(expr), level.lower()
 
 

@@ -40,7 +40,7 @@ def routes():
 
     table = src[src.index("route_table[] = {"):src.index("};")]
     found = re.findall(
-        r"\{ HSRV_(\w+),\s*([^,]+),\s*\w+,\s*ROUTE_(\w+) \}", table)
+        r"\{ HSRV_(\w+),\s*([^,]+),\s*\w+,\s*GATE_(\w+) \}", table)
     assert len(found) == table.count("{ HSRV_") > 40
     return [(method, text(path), LEVELS[level])
             for method, path, level in found]
