@@ -6,7 +6,7 @@
 #include "settings.h"
 
 #define CONF_OF struct connhost_settings
-#include "conf_table.h"
+#include "conf_rows.h"
 
 /* clang-format off */
 const struct conf_item conf_items[] = {
@@ -28,38 +28,13 @@ const struct conf_item conf_items[] = {
 	STR("QUEEN_SERVER_ID", server_id, NULL, "server",
 	    "name of this node; default: host name"),
 
-	SECRET("QUEEN_PG_CONNINFO", pg_conninfo, "postgres",
-	    "libpq connection string; wins over all PG_ variables"),
-	STR("PG_HOST", pg_host, NULL, "postgres",
-	    "host, IP or socket folder; default: libpq's, else localhost"),
-	INT("PG_PORT", pg_port, NULL, 1, 65535, "postgres",
-	    "port; default: libpq's, else 5432"),
-	STR("PG_USER", pg_user, NULL, "postgres",
-	    "role; default: libpq's, else postgres"),
-	SECRET("PG_PASSWORD", pg_password, "postgres",
-	    "password; default: libpq's, else postgres when asked for one"),
-	STR("PG_DATABASE", pg_database, NULL, "postgres",
-	    "database; default: PG_DB, libpq's, else postgres"),
-	STR("PG_DB", pg_db, NULL, "postgres", "older name of PG_DATABASE"),
-	BOOL("PG_USE_SSL", pg_use_ssl, "false", "postgres",
-	    "require TLS to the database"),
-	BOOL("PG_SSL_REJECT_UNAUTHORIZED", pg_ssl_reject_unauthorized, "true",
-	    "postgres", "verify the certificate of the database server"),
-	STR("PG_SSL_ROOT_CERT", pg_ssl_root_cert, NULL, "postgres",
-	    "PEM text of a private certificate authority"),
+	CONF_PG_ROWS,
 
-	SECRET("QUEEN_ENCRYPTION_KEY", encryption_key, "security",
-	    "key of payloads and passwords, 64 hex characters"),
-	SECRET("QUEEN_ENCRYPTION_OLD_KEYS", encryption_old_keys, "security",
-	    "former keys, which only open: a comma list"),
+	CONF_KEY_ROWS("payloads and passwords"),
 	STR("QUEEN_CA_FILE", ca_file, NULL, "security",
 	    "certificate authorities of target databases, else the distribution's"),
 
-	STR("RUST_LOG", rust_log, NULL, "logging",
-	    "log filter: level or level,target=level,...; wins"),
-	STR("LOG_LEVEL", log_level, "info", "logging", "the same"),
-	BOOL("QUEEN_LOG_JSON", log_json, "false", "logging",
-	    "one JSON object per log line"),
+	CONF_LOG_ROWS,
 };
 /* clang-format on */
 

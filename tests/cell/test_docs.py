@@ -60,10 +60,24 @@ SERVERS = ["queend", "queen-pgsrc", "queen-pgsink", "queen-s3"]
 each_server = pytest.mark.parametrize("tool", SERVERS)
 
 
+def expanded(src):
+    """A table of settings with the rows it shares with others."""
+    rows = read("lib", "conf_rows.h").replace("\\\n", "\n")
+    for name, param, body in re.findall(
+            r"^#define (CONF_\w+_ROWS)(?:\((\w+)\))?(.*?)\n\n", rows,
+            re.M | re.S):
+        def row(use, body=body, param=param):
+            if not param:
+                return body
+            return re.sub(r'" %s "' % param, use.group(1), body)
+        src = re.sub(r'\b%s\b(?:\("([^"]*)"\))?' % name, row, src)
+    return re.sub(r" +\n", "\n", src)
+
+
 def settings(tool="queend"):
     """The table of a server's settings, ranges with it."""
     src = read("bin", tool, "conf.c")
-    src = src[src.index("conf_items[] = {"):]
+    src = expanded(src[src.index("conf_items[] = {"):])
     found = {}
     for kind, name, rest in re.findall(
             r'\b(STR|SECRET|INT|BOOL|WORD)\("(\w+)",(.*?)"\),\n', src, re.S):
