@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Receives.  Each try is one call; between tries of one that waits there is
+ * no connection.  An answer may hold a hundred thousand messages: it is
+ * written straight from the rows into memory of the right size, some turns of
+ * the loop long.
+ */
+#include <stdlib.h>
+
+#include "arena.h"
+#include "call.h"
+#include "clk.h"
+#include "ctx.h"
+#include "hsrv.h"
+#include "jwrite.h"
+#include "loop.h"
+#include "pgpool.h"
+#include "queue.h"
+#include "reply.h"
+#include "stream.h"
+#include "stream_body.h"
+#include "stream_int.h"
+#include "wait.h"
+
+enum {
+	ROWS_PER_TURN = 1000,
+	BYTES_PER_TURN = 2 << 20,
+	MESSAGE_ROOM = 160 /* of the members that each message has */
+};
+/* Of payloads and headers in one answer; a shorter batch is chosen then. */
+static const int64_t max_bytes = 64 << 20;
+
+struct receive {
+	struct wait wait;
+	struct hsrv_req *req;
+	struct span queue;
+	struct stream_receive in;
+	int64_t queue_id;
+	bool begun; /* the waiter is in its list */
+	bool last;
+	PGresult *rows; /* being written */
+	int row;
+};
+
+static const struct pgstmt receive_stmt = { .name = "stream_receive",
+	.sql = "select seq, event_id, type, payload, headers, retry_count, "
+	       "created_at, outcome, verdict, queue_id, batch_id, start_tick, "
+	       "end_tick, redelivered, batch_at, size, need "
+	       "from queen.stream_receive_v1($1, $2, $3, $4, $5, $6, $7)" };
+/* Of the first row, behind the columns of a message. */
+enum {
+	HEAD_VERDICT = STREAM_MESSAGE_COLS,
+	HEAD_QUEUE_ID,
+	HEAD_BATCH_ID,
+	HEAD_START,
+	HEAD_END,
+	HEAD_AGAIN,
+	HEAD_AT,
+	HEAD_SIZE,
+	HEAD_NEED
+};
+
+static void
+fill(struct hsrv_req *r, void *arg, struct pgargs *a)
+{
+	const struct receive *q = arg;
+
+	pgargs_uuid(a, ctx_tenant(r));
+	pgargs_text(a, q->queue);
+	pgargs_text(a, q->in.consumer);
+	if (q->in.member.n)
+		pgargs_text(a, q->in.member);
+	else
+		pgargs_null(a);
+	pgargs_i32(a, q->in.max);
+	pgargs_i64(a, max_bytes);
+	if (q->in.dead_ms)
+		pgargs_i64(a, q->in.dead_ms);
+	else
+		pgargs_null(a);
+}
+
+static void
+end_wait(struct receive *q)
+{
+	if (q->begun)
+		wait_end(ctx_of(q->req)->waits, &q->wait);
+	q->begun = false;
+}
+
+/* ---- the answer ---- */
+
+static void
+write_head(struct receive *q, const PGresult *res)
+{
+	struct jwrite w;
+
+	jwrite_init(&w, hsrv_out(q->req));
+	jwrite_object(&w);
+	jwrite_key(&w, "batch");
+	jwrite_object(&w);
+	jwrite_kv_i64(&w, "id", pgbin_i64(res, 0, HEAD_BATCH_ID));
+	jwrite_kv_str(&w, "queue", q->queue);
+	jwrite_kv_str(&w, "consumer", q->in.consumer);
+	if (q->in.member.n)
+		jwrite_kv_str(&w, "member", q->in.member);
+	jwrite_kv_i64(&w, "start_tick", pgbin_i64(res, 0, HEAD_START));
+	jwrite_kv_i64(&w, "end_tick", pgbin_i64(res, 0, HEAD_END));
+	jwrite_kv_i64(&w, "size", pgbin_i64(res, 0, HEAD_SIZE));
+	jwrite_kv_bool(&w, "redelivered", pgbin_bool(res, 0, HEAD_AGAIN));
+	jwrite_key(&w, "created_at");
+	jwrite_iso_ms(&w, pgbin_time(res, 0, HEAD_AT));
+	jwrite_end(&w);
+	buf_puts(hsrv_out(q->req), ",\"messages\":[");
+}
+
+/* So that the answer is never moved while it grows. */
+static size_t
+room_for(const PGresult *res)
+{
+	size_t n = 0;
+
+	for (int i = 1; i < PQntuples(res); i++) {
+		n += MESSAGE_ROOM;
+		for (int col = 1; col <= 4; col++)
+			n += (size_t)PQgetlength(res, i, col);
+	}
+	return n;
+}
+
+static void
+write_turn(void *arg)
+{
+	struct receive *q = arg;
+	struct ctx *x = ctx_of(q->req);
+	struct buf *b = hsrv_out(q->req);
+	size_t full = b->len + BYTES_PER_TURN;
+	int rows_n = PQntuples(q->rows), until = q->row + ROWS_PER_TURN;
+
+	/* A drain waits for nobody who takes another turn. */
+	for (; q->row < rows_n &&
+		(x->stopping || (q->row < until && b->len < full));
+		q->row++) {
+		if (q->row > 1)
+			buf_putc(b, ',');
+		stream_write_message(b, q->rows, q->row, 0, true);
+	}
+	if (q->row < rows_n) {
+		loop_later(x->loop, write_turn, q);
+		return;
+	}
+	PQclear(q->rows);
+	buf_puts(b, "]}");
+	hsrv_reply(q->req, 200);
+}
+
+static void
+answer_batch(struct receive *q, const PGresult *res)
+{
+	write_head(q, res);
+	buf_reserve(hsrv_out(q->req), room_for(res));
+	q->rows = pgpool_take_result(ctx_of(q->req)->pool);
+	q->row = 1;
+	write_turn(q);
+}
+
+static void
+answer_nothing(struct receive *q)
+{
+	buf_puts(hsrv_out(q->req), "{\"batch\":null,\"messages\":[]}");
+	hsrv_reply(q->req, 200);
+}
+
+static void
+answer_too_large(struct receive *q, const PGresult *res)
+{
+	long long size = pgbin_i64(res, 0, HEAD_SIZE),
+		  need = pgbin_i64(res, 0, HEAD_NEED);
+	struct span details = arena_printf(hsrv_arena(q->req),
+		"\"max\":%d,\"batch_size\":%lld,\"smallest_max\":%lld",
+		q->in.max, size, need);
+
+	reply_no(q->req, 413, "batch_too_large",
+		arena_cstr(hsrv_arena(q->req), details),
+		"The next batch has %lld messages, `max` is %d; the smallest "
+		"`max` that works is %lld.",
+		size, q->in.max, need);
+}
+
+/* ---- tries ---- */
+
+static void run(struct receive *q);
+
+static void
+again(struct wait *w, bool last)
+{
+	struct receive *q = (struct receive *)w;
+
+	q->last = last;
+	run(q);
+}
+
+/* True when it tries once more, now or later. */
+static bool
+keep_waiting(struct receive *q, int64_t queue_id)
+{
+	struct waits *ws = ctx_of(q->req)->waits;
+
+	if (q->last || q->in.wait_ms == 0)
+		return false;
+	if (q->begun && q->queue_id == queue_id)
+		return wait_park(ws, &q->wait);
+	/* What came before the waiter was in its list gave it no hint. */
+	end_wait(q);
+	q->queue_id = queue_id;
+	wait_begin(ws, &q->wait);
+	q->begun = true;
+	run(q);
+	return true;
+}
+
+static void
+done(struct hsrv_req *r, void *arg, const PGresult *res)
+{
+	struct receive *q = arg;
+	int verdict = pgbin_i16(res, 0, HEAD_VERDICT);
+
+	if (verdict == STREAM_NOTHING &&
+		keep_waiting(q, pgbin_i64(res, 0, HEAD_QUEUE_ID)))
+		return;
+	end_wait(q);
+	if (verdict == STREAM_OK)
+		answer_batch(q, res);
+	else if (verdict == STREAM_NOTHING)
+		answer_nothing(q);
+	else if (verdict == STREAM_TOO_LARGE)
+		answer_too_large(q, res);
+	else
+		stream_refuse(r, verdict,
+			&(struct stream_names){ .queue = q->queue,
+				.consumer = q->in.consumer });
+}
+
+static void
+failed(struct hsrv_req *r, void *arg)
+{
+	struct receive *q = arg;
+
+	end_wait(q);
+	stream_later(r, 503, "backend_error",
+		"The database is not available at the moment.");
+}
+
+static void
+run(struct receive *q)
+{
+	struct call c = { .stmt = &receive_stmt,
+		.lane = LANE_STREAM,
+		.fill = fill,
+		.done = done,
+		.failed = failed,
+		.arg = q };
+
+	call_run(q->req, &c);
+}
+
+void
+stream_receive(struct hsrv_req *r)
+{
+	struct arena *a = hsrv_arena(r);
+	struct receive *q = arena_zalloc(a, sizeof(*q));
+	struct problem p;
+	struct span body;
+
+	if (!queue_of_path(r, &q->queue) || !reply_object(r, &body))
+		return;
+	if (stream_body_receive(body, a, &q->in, &p) != 0) {
+		reply_problem(r, &p);
+		return;
+	}
+	if (q->in.wait_ms > WAIT_MAX_MS)
+		q->in.wait_ms = WAIT_MAX_MS;
+	q->req = r;
+	q->wait = (struct wait){ .req = r,
+		.kind = WAIT_EVENTS,
+		.queue_ids = &q->queue_id,
+		.queues_n = 1,
+		.deadline_ms = clk_mono_ms() + q->in.wait_ms,
+		.again = again };
+	run(q);
+}
