@@ -305,6 +305,7 @@ read_env(const struct cell *c, struct cell_running *out)
 	snprintf(out->field, sizeof(out->field), "%.*s",                       \
 		(int)sizeof(out->field) - 1, v)
 		TAKE("QUEEN_SERVER", url);
+		TAKE("QUEEN_OJS_URL", ojs_url);
 		TAKE("PG_HOST", pg_host);
 		TAKE("PG_USER", pg_user);
 		TAKE("PG_DATABASE", pg_database);

@@ -9,7 +9,7 @@
  *	DIR/key		QUEEN_ENCRYPTION_KEY of all of them, made with the
  *			first tool; mode 0600
  *	DIR/cell.lock	locked by the supervisor for its life; holds its pid
- *	DIR/cell.env	how to reach it: URL, PG_HOST, PG_USER, PG_DATABASE
+ *	DIR/cell.env	how to reach it: URLs, PG_HOST, PG_USER, PG_DATABASE
  *
  * Run by root, all of them run as an unprivileged user.
  */
@@ -23,7 +23,8 @@
 
 struct err;
 
-enum { CELL_PATH = 1024, CELL_PORT_DEFAULT = 6632, CELL_TOOLS = 3 };
+enum { CELL_PATH = 1024, CELL_PORT_DEFAULT = 6632, CELL_OJS_PORT = 6634 };
+enum { CELL_TOOLS = 4 };
 
 /* Where everything of a cell is; filled by cell_locate. */
 struct cell {
@@ -45,14 +46,14 @@ struct cell {
 struct cell_tool {
 	const char *word;		/* in --with: pgsrc */
 	const char *name;		/* queen-pgsrc */
-	const char *listen_env, *listen;
+	const char *listen_env, *listen; /* host:port, or the port of --bind */
 };
 extern const struct cell_tool cell_tools[CELL_TOOLS];
 
 /* A supervisor that is there. */
 struct cell_running {
 	pid_t pid;
-	char url[300];
+	char url[300], ojs_url[300];
 	char pg_host[108], pg_user[64], pg_database[64];
 	char with[64];			/* a comma list of words */
 };
@@ -65,7 +66,7 @@ struct cell_running {
  */
 int cell_locate(struct cell *c, const char *dir, struct err *e)
 	__attribute__((warn_unused_result));
-/* list: pgsrc,pgsink,s3 or NULL; ERR_CONFIG names the word that is none. */
+/* list: pgsrc,pgsink,s3,ojs or NULL; ERR_CONFIG names the word that is none. */
 int cell_with(struct cell *c, const char *list, struct err *e)
 	__attribute__((warn_unused_result));
 /* Is the tool in such a list? */

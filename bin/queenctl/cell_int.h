@@ -45,6 +45,8 @@ void cell_with_env(const struct cell *c);
 int cell_with_check(const struct cell *c, struct err *e)
 	__attribute__((warn_unused_result));
 /* Its listener takes connections, or it has none. */
-bool cell_with_answers(int tool);
+bool cell_with_answers(const struct cell *c, int tool);
+/* http://host:port of queen-ojs; empty when it is not wanted. */
+void cell_with_ojs_url(const struct cell *c, char *out, size_t cap);
 
 #endif

@@ -305,16 +305,18 @@ cell_write_env(const struct cell *c, struct err *e)
 		cell_path(c, "cell.env.new", fresh, e) != 0)
 		return -1;
 	FILE *f = fopen(fresh, "we");
-	char with[64];
+	char with[64], ojs[300];
 
 	if (!f)
 		return err_errno(e, "cannot open %s", fresh);
 	cell_with_write(c, with, sizeof(with));
+	cell_with_ojs_url(c, ojs, sizeof(ojs));
 	fprintf(f,
 		"QUEEN_SERVER=http://%s:%d\nPG_HOST=%s\nPG_USER=queen\n"
-		"PG_DATABASE=" CELL_DATABASE "\nQUEEN_WITH=%s\n",
+		"PG_DATABASE=" CELL_DATABASE "\nQUEEN_WITH=%s\n"
+		"QUEEN_OJS_URL=%s\n",
 		strcmp(c->bind, "0.0.0.0") == 0 ? "127.0.0.1" : c->bind,
-		c->port, c->sock, with);
+		c->port, c->sock, with, ojs);
 	if (fclose(f) != 0 || rename(fresh, path) != 0)
 		return err_errno(e, "cannot write %s", path);
 	return 0;

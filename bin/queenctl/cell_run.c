@@ -255,8 +255,7 @@ queend_answers(const struct cell *c, const struct child *ch)
 static bool
 tool_answers(const struct cell *c, const struct child *ch)
 {
-	(void)c;
-	return cell_with_answers(ch->number);
+	return cell_with_answers(c, ch->number);
 }
 
 /* What its log says of this start last, a fatal line rather than another. */

@@ -23,6 +23,7 @@ const struct cell_tool cell_tools[CELL_TOOLS] = {
 	{ "pgsrc", "queen-pgsrc", "QUEEN_PGSRC_LISTEN", "127.0.0.1:9334" },
 	{ "pgsink", "queen-pgsink", "QUEEN_PGSINK_LISTEN", "127.0.0.1:9335" },
 	{ "s3", "queen-s3", "QUEEN_S3_LISTEN", "127.0.0.1:9333" },
+	{ "ojs", "queen-ojs", "QUEEN_OJS_PORT", "6634" },
 };
 
 /* ---- the list ---- */
@@ -47,7 +48,7 @@ cell_with(struct cell *c, const char *list, struct err *e)
 		if (tool < 0)
 			return err_set(e, ERR_CONFIG,
 				"--with: \"%.*s\" is no tool; there are pgsrc, "
-				"pgsink and s3",
+				"pgsink, s3 and ojs",
 				(int)(word.n < 60 ? word.n : 60), word.p);
 		c->with[tool] = true;
 		list += n + (list[n] == ',');
@@ -153,15 +154,21 @@ cell_with_env(const struct cell *c)
 
 /* False when there is none; what does not parse the tool itself refuses. */
 static bool
-listener(int tool, char host[HOST_MAX], const char **port)
+listener(const struct cell *c, int tool, char host[HOST_MAX], const char **port)
 {
 	const struct cell_tool *t = &cell_tools[tool];
 	const char *text = getenv(t->listen_env);
 	const char *colon;
 	size_t n;
 
-	if (!text)
+	if (!text || (!*text && !strchr(t->listen, ':')))
 		text = t->listen;
+	if (!strchr(t->listen, ':')) {
+		/* beside queend; 0 is a port that nobody knows before */
+		snprintf(host, HOST_MAX, "%s", c->bind);
+		*port = text;
+		return strcmp(text, "0") != 0;
+	}
 	colon = strrchr(text, ':');
 	n = colon ? (size_t)(colon - text) : 0;
 	if (n > 2 && text[0] == '[' && text[n - 1] == ']') {
@@ -209,7 +216,7 @@ cell_with_check(const struct cell *c, struct err *e)
 	const char *port;
 
 	for (int i = 0; i < CELL_TOOLS; i++)
-		if (c->with[i] && listener(i, host, &port) &&
+		if (c->with[i] && listener(c, i, host, &port) &&
 			is_taken(host, port))
 			return err_set(e, ERR_IO,
 				"port %.5s of %.60s is in use by another "
@@ -218,11 +225,31 @@ cell_with_check(const struct cell *c, struct err *e)
 	return 0;
 }
 
+/* One that a client can ask. */
+static const char *
+reachable(const char *host)
+{
+	return strcmp(host, "0.0.0.0") == 0 ? "127.0.0.1" : host;
+}
+
 bool
-cell_with_answers(int tool)
+cell_with_answers(const struct cell *c, int tool)
 {
 	char host[HOST_MAX];
 	const char *port;
 
-	return !listener(tool, host, &port) || cell_answers(host, port);
+	return !listener(c, tool, host, &port) ||
+	       cell_answers(reachable(host), port);
+}
+
+void
+cell_with_ojs_url(const struct cell *c, char *out, size_t cap)
+{
+	int tool = find_tool(SPAN_LIT("ojs"));
+	char host[HOST_MAX];
+	const char *port;
+
+	out[0] = '\0';
+	if (c->with[tool] && listener(c, tool, host, &port))
+		snprintf(out, cap, "http://%s:%s", reachable(host), port);
 }

@@ -6,6 +6,7 @@
  */
 #include "cmd.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "err.h"
@@ -27,6 +28,19 @@ cmd_is_word(const char *words, const char *word)
 	return false;
 }
 
+size_t
+cmd_phrases_n(void)
+{
+	return cmd_table_n + cmd_table_ojs_n;
+}
+
+const struct cmd_phrase *
+cmd_phrase_at(size_t i)
+{
+	return i < cmd_table_n ? &cmd_table[i]
+			       : &cmd_table_ojs[i - cmd_table_n];
+}
+
 static bool
 is_verb(const struct cmd_phrase *p, const char *word)
 {
@@ -46,8 +60,8 @@ find_group(const char *word)
 static const struct cmd_phrase *
 find_phrase(const struct cmd_group *g, const char *verb)
 {
-	for (size_t i = 0; i < cmd_table_n; i++) {
-		const struct cmd_phrase *p = &cmd_table[i];
+	for (size_t i = 0; i < cmd_phrases_n(); i++) {
+		const struct cmd_phrase *p = cmd_phrase_at(i);
 
 		if ((g ? p->group && strcmp(p->group, g->name) == 0
 		       : !p->group) &&
@@ -242,6 +256,21 @@ unknown(struct line *l, const struct cmd_group *g, const char *word)
 		g ? " " : "");
 }
 
+/* `dead list` for dead-list: takes the second word too. */
+static const struct cmd_phrase *
+find_joined(struct line *l, const struct cmd_group *g, const char *word)
+{
+	const struct cmd_phrase *p = NULL;
+	char both[64];
+
+	if (g && l->at < l->argc && !is_flag(l->argv[l->at]) &&
+		snprintf(both, sizeof(both), "%s-%s", word, l->argv[l->at]) <
+			(int)sizeof(both))
+		p = find_phrase(g, both);
+	l->at += p != NULL;
+	return p;
+}
+
 /* The words that choose the phrase; flags between them are global ones. */
 static int
 take_phrase(struct line *l)
@@ -265,6 +294,8 @@ take_phrase(struct line *l)
 			continue;
 		}
 		l->call->phrase = find_phrase(g, word);
+		if (!l->call->phrase)
+			l->call->phrase = find_joined(l, g, word);
 		if (!l->call->phrase)
 			return unknown(l, g, word);
 		l->call->help_group = NULL;

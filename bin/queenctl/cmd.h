@@ -35,7 +35,7 @@ typedef int (*cmd_fn)(struct ctl *c, const struct cmd_call *a);
 
 struct cmd_phrase {
 	const char *group;	/* NULL = a word of its own */
-	const char *verb;
+	const char *verb; /* one with a hyphen may be typed as two words */
 	const char *aliases;	/* of the verb, space-separated, or NULL */
 	/* `<queue> [partition]`, or NULL; ` -- ` = a command follows */
 	const char *args;
@@ -50,8 +50,12 @@ struct cmd_group {
 	const char *name, *aliases, *help;
 };
 
-extern const struct cmd_phrase cmd_table[];
-extern const size_t cmd_table_n;
+/* What queend serves and what needs no server; what queen-ojs serves. */
+extern const struct cmd_phrase cmd_table[], cmd_table_ojs[];
+extern const size_t cmd_table_n, cmd_table_ojs_n;
+/* All of them, in one row. */
+size_t cmd_phrases_n(void);
+const struct cmd_phrase *cmd_phrase_at(size_t i);
 extern const struct cmd_group cmd_groups[];
 extern const size_t cmd_groups_n;
 /* Valid with every command; ends with a NULL name. */

@@ -40,6 +40,8 @@ answer_up(struct ctl *c, const struct cell *cell,
 	jwrite_init(&w, &b);
 	jwrite_object(&w);
 	jwrite_kv_cstr(&w, "url", run->url);
+	if (run->ojs_url[0])
+		jwrite_kv_cstr(&w, "ojsUrl", run->ojs_url);
 	jwrite_kv_cstr(&w, "dir", cell->dir);
 	jwrite_kv_i64(&w, "pid", run->pid);
 	jwrite_kv_bool(&w, "reused", reused);
@@ -93,6 +95,8 @@ tell_up(struct ctl *c, const struct cmd_call *a, const struct cell *cell,
 				cell_tools[i].name);
 	if (run.with[0])
 		ctl_say(c, "with:     %s", run.with);
+	if (run.ojs_url[0])
+		ctl_say(c, "ojs:      %s", run.ojs_url);
 	ctl_say(c, "data:     %s", cell->dir);
 	ctl_say(c, "database: psql -h %s -U %s %s", run.pg_host, run.pg_user,
 		run.pg_database);

@@ -46,6 +46,8 @@ cmd_config_view(struct ctl *c, const struct cmd_call *a)
 		jwrite_kv_cstr(&w, "name", x->name);
 		if (x->server)
 			jwrite_kv_cstr(&w, "server", x->server);
+		if (x->ojs_url)
+			jwrite_kv_cstr(&w, "ojs_url", x->ojs_url);
 		if (x->token_ref && *x->token_ref)
 			jwrite_kv_cstr(
 				&w, "token-ref", shown_ref(x->token_ref));
@@ -107,6 +109,7 @@ cmd_config_list(struct ctl *c, const struct cmd_call *a)
 								     : "");
 		jwrite_kv_cstr(&w, "name", x->name);
 		jwrite_kv_cstr(&w, "server", x->server);
+		jwrite_kv_cstr(&w, "ojsUrl", x->ojs_url);
 		jwrite_kv_cstr(&w, "auth", context_auth(x->token_ref));
 		jwrite_kv_bool(&w, "insecure", x->insecure);
 		jwrite_end(&w);
@@ -142,6 +145,8 @@ set_fields(struct ctl *c, const struct cmd_call *a, struct context_file *f,
 		context_set(&x->server, c->ask.server);
 	if (cmd_global(a, "insecure")->typed)
 		x->insecure = c->ask.insecure;
+	if (cmd_typed(a, "ojs-url"))
+		context_set(&x->ojs_url, cmd_str(a, "ojs-url"));
 	if (cmd_typed(a, "token-ref"))
 		context_set(&x->token_ref, cmd_str(a, "token-ref"));
 	if (cmd_global(a, "token")->typed) {

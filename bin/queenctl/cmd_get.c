@@ -19,10 +19,8 @@ is_set(const struct cmd_flag *f, const struct cmd_value *v)
 }
 
 void
-cmd_get_path(const struct cmd_call *a, struct buf *path)
+cmd_get_place(const struct cmd_call *a, struct buf *path)
 {
-	const struct cmd_flag *f = a->phrase->flags;
-
 	for (const char *p = a->phrase->get; *p; p++) {
 		struct buf one = BUF_ZERO;
 
@@ -35,6 +33,14 @@ cmd_get_path(const struct cmd_call *a, struct buf *path)
 		buf_fini(&one);
 		p += 2;
 	}
+}
+
+void
+cmd_get_path(const struct cmd_call *a, struct buf *path)
+{
+	const struct cmd_flag *f = a->phrase->flags;
+
+	cmd_get_place(a, path);
 	for (int i = 0; f && f[i].name; i++)
 		if (is_set(&f[i], &a->flag[i]))
 			client_query(path, f[i].query, a->flag[i].text);

@@ -57,9 +57,9 @@ help_top(struct buf *b)
 		    "groups, dead letters,\nand a private cell of your own.\n\n"
 		    "usage: queenctl COMMAND [ARGUMENT]... [FLAG]...\n\n"
 		    "commands:\n");
-	for (size_t i = 0; i < cmd_table_n; i++)
-		if (!cmd_table[i].group)
-			verb(b, &cmd_table[i]);
+	for (size_t i = 0; i < cmd_phrases_n(); i++)
+		if (!cmd_phrase_at(i)->group)
+			verb(b, cmd_phrase_at(i));
 	buf_puts(b, "\ngroups (queenctl GROUP --help):\n");
 	for (size_t i = 0; i < cmd_groups_n; i++)
 		entry(b, cmd_groups[i].name, cmd_groups[i].help);
@@ -80,10 +80,10 @@ help_group(struct buf *b, const struct cmd_group *g)
 	if (g->aliases)
 		buf_printf(b, "also: %s\n", g->aliases);
 	buf_puts(b, "\ncommands:\n");
-	for (size_t i = 0; i < cmd_table_n; i++)
-		if (cmd_table[i].group &&
-			strcmp(cmd_table[i].group, g->name) == 0)
-			verb(b, &cmd_table[i]);
+	for (size_t i = 0; i < cmd_phrases_n(); i++)
+		if (cmd_phrase_at(i)->group &&
+			strcmp(cmd_phrase_at(i)->group, g->name) == 0)
+			verb(b, cmd_phrase_at(i));
 }
 
 /* Flags behind ` -- ` would be the command's. */

@@ -119,6 +119,49 @@ out:
 	return code;
 }
 
+/* ---- rebase ---- */
+
+/* One queue a transaction: what is done stays done. */
+static int
+rebase(struct ctl *c, PGconn *pg, const char *id, const char *name,
+	const char *why)
+{
+	PGresult *res = db_query(
+		pg, "select queen.stream_rebase_v1($1::bigint, null)", 1, &id);
+
+	if (!res)
+		return CTL_SERVER;
+	PQclear(res);
+	ctl_say(c, "rebased the stream of \"%s\": %s", name, why);
+	return CTL_OK;
+}
+
+int
+cmd_schema_rebase(struct ctl *c, const struct cmd_call *a)
+{
+	PGresult *list;
+	int code;
+	PGconn *pg = db_open(a, &code);
+
+	if (!pg)
+		return code;
+	code = CTL_OK;
+	list = db_query(pg,
+		"select queue_id, queue, detail from queen.doctor_ojs_v1() "
+		"where kind = 'rebase' order by 1",
+		0, NULL);
+	if (!list)
+		code = CTL_SERVER;
+	else if (PQntuples(list) == 0)
+		code = CTL_NOTHING;
+	for (int i = 0; list && code == 0 && i < PQntuples(list); i++)
+		code = rebase(c, pg, PQgetvalue(list, i, 0),
+			PQgetvalue(list, i, 1), PQgetvalue(list, i, 2));
+	PQclear(list);
+	PQfinish(pg);
+	return code;
+}
+
 /* ---- grant ---- */
 
 /* What a role needs; %s is the role, quoted.  The last one asks for more. */

@@ -1,25 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every phrase and every flag. */
+/* Every phrase and flag but those of queen-ojs, and every group. */
+#include "cmd_flag.h"
 #include "cmd_view.h"
 #include "cmds.h"
 
 /* clang-format off */
 
 #define API "/api/v1"
-#define SENT(n, l, t, d, a, h, q) \
-	{ .name = n, .letter = l, .type = t, .dflt = d, .arg = a, .help = h, \
-	  .query = q }
-#define WORDS(n, l, t, d, a, h, w) \
-	{ .name = n, .letter = l, .type = t, .dflt = d, .arg = a, .help = h, \
-	  .words = w }
-#define FLAG(n, l, t, d, a, h) SENT(n, l, t, d, a, h, NULL)
-#define SWITCH(n, l, h) FLAG(n, l, CMD_BOOL, NULL, NULL, h)
 
 /* ---- flags that come again ---- */
 
-#define END { .name = NULL }
-#define YES SWITCH("yes", 'y', "do it; without, it is refused")
-#define DRY SWITCH("dry-run", 0, "tell what would be done")
 #define CG FLAG("cg", 0, CMD_STR, NULL, "GROUP", "consumer group")
 #define LABELS(q1, q2) \
 	SENT("namespace", 0, CMD_STR, NULL, "NAME", "only this namespace", q1), \
@@ -351,6 +341,8 @@ static const struct cmd_flag s3_status_flags[] = {
 static const struct cmd_flag set_context_flags[] = {
 	FLAG("token-ref", 0, CMD_STR, NULL, "REF",
 	  "env, file:///PATH or literal:TOKEN"),
+	FLAG("ojs-url", 0, CMD_STR, NULL, "URL",
+	  "queen-ojs; else the server's host on port 6634"),
 	SWITCH("no-keychain", 0, "accepted; tokens are kept in files anyway"),
 	END
 };
@@ -359,8 +351,8 @@ static const struct cmd_flag up_flags[] = {
 	FLAG("port", 0, CMD_INT, "6632", "N", "HTTP port"),
 	FLAG("bind", 0, CMD_STR, "127.0.0.1", "ADDR", "address to listen on"),
 	WORDS("with", 0, CMD_STR, NULL, "LIST",
-	  "tools to run beside queend: pgsrc, pgsink and s3, with commas",
-	  "pgsrc pgsink s3 pgsrc,pgsink pgsrc,pgsink,s3"),
+	  "tools to run beside queend: pgsrc, pgsink, s3, ojs, with commas",
+	  "pgsrc pgsink s3 ojs pgsrc,pgsink pgsrc,pgsink,s3,ojs"),
 	SWITCH("detach", 'd', "leave it running"),
 	END
 };
@@ -487,6 +479,9 @@ const struct cmd_group cmd_groups[] = {
 	{ "connector", "connectors",
 	  "Connectors between queues and PostgreSQL tables." },
 	{ "s3", "lake", "S3 sinks: queues as files in a bucket." },
+	{ "job", "jobs", "Jobs of queen-ojs: push, fetch, ack, cancel." },
+	{ "stream", "streams",
+	  "Streams of queen-ojs: append, receive, ack." },
 	{ "lease", "leases", "Leases of popped messages." },
 	{ "analytics", "a an", "Counters over time." },
 	{ "maintenance", "maint", "Stop and resume pushes or pops." },
@@ -727,6 +722,9 @@ const struct cmd_phrase cmd_table[] = {
 	  NULL, "bring the database to this program's schema" },
 	{ "schema", "status", NULL, NULL, schema_flags, cmd_schema_status,
 	  NULL, NULL, "compare database and program" },
+	{ "schema", "rebase-streams", NULL, NULL, schema_flags,
+	  cmd_schema_rebase, NULL, NULL,
+	  "after a restore: give streams the ids of this server" },
 	{ "schema", "grant", NULL, "<role>", grant_flags, cmd_schema_grant,
 	  NULL, NULL, "give a role what the tools need" },
 };

@@ -1,25 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every column.  They name the fields of our own routes; their headers are
+ * Every column but those of queen-ojs.  They name the fields of our own routes; their headers are
  * stable, scripts cut by them.
  */
 #include "cmd_view.h"
 
-#include "out.h"
+#include "cmd_col.h"
 
 /* clang-format off */
-
-#define VIEW(columns, at) \
-	{ .rows = at, .cols = columns, \
-	  .cols_n = sizeof(columns) / sizeof(columns[0]) }
-
-#define COL(h, p) { .head = h, .path = p }
-#define COUNT(h, p) { .head = h, .path = p, .kind = OUT_COUNT }
-#define SECONDS(h, p) { .head = h, .path = p, .kind = OUT_SECONDS }
-#define LIST(h, p) { .head = h, .path = p, .kind = OUT_LIST }
-#define WIDE(h, p) { .head = h, .path = p, .wide = true }
-#define COUNT_WIDE(h, p) \
-	{ .head = h, .path = p, .kind = OUT_COUNT, .wide = true }
 
 static const struct out_col queue_cols[] = {
 	COL("NAME", "name"),
@@ -167,6 +155,7 @@ static const struct out_col context_cols[] = {
 	COL("NAME", "name"),
 	COL("SERVER", "server"),
 	COL("AUTH", "auth"),
+	WIDE("OJS", "ojsUrl"),
 	WIDE("INSECURE", "insecure"),
 };
 const struct out_view cmd_view_context = VIEW(context_cols, ".");

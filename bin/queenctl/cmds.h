@@ -10,7 +10,9 @@ struct span;
 
 /* cmd_get.c: a GET printed by the phrase's view, and what it is made of */
 int cmd_get(struct ctl *c, const struct cmd_call *a);
-/* The path of a->phrase->get with arguments and query; caller frees. */
+/* The path of a->phrase->get with its arguments; caller frees. */
+void cmd_get_place(const struct cmd_call *a, struct buf *path);
+/* The same with the flags as a query. */
 void cmd_get_path(const struct cmd_call *a, struct buf *path);
 /* Appends a time flag as RFC 3339; CTL_USER when it does not parse. */
 int cmd_get_time(const struct cmd_call *a, const char *flag, struct buf *path);
@@ -104,6 +106,41 @@ int cmd_s3_status(struct ctl *c, const struct cmd_call *a);
 
 int cmd_tenant_purge(struct ctl *c, const struct cmd_call *a);
 
+/* cmd_ojs.c: a GET of queen-ojs printed by the phrase's view */
+int cmd_ojs_get(struct ctl *c, const struct cmd_call *a);
+
+/* cmd_job.c, cmd_job_end.c */
+int cmd_job_push(struct ctl *c, const struct cmd_call *a);
+int cmd_job_fetch(struct ctl *c, const struct cmd_call *a);
+int cmd_job_ack(struct ctl *c, const struct cmd_call *a);
+int cmd_job_nack(struct ctl *c, const struct cmd_call *a);
+int cmd_job_cancel(struct ctl *c, const struct cmd_call *a);
+int cmd_job_activate(struct ctl *c, const struct cmd_call *a);
+int cmd_job_heartbeat(struct ctl *c, const struct cmd_call *a);
+int cmd_job_dead_retry(struct ctl *c, const struct cmd_call *a);
+int cmd_job_dead_delete(struct ctl *c, const struct cmd_call *a);
+
+/* cmd_job_admin.c */
+int cmd_cron_apply(struct ctl *c, const struct cmd_call *a);
+int cmd_cron_delete(struct ctl *c, const struct cmd_call *a);
+int cmd_workflow_apply(struct ctl *c, const struct cmd_call *a);
+int cmd_workflow_cancel(struct ctl *c, const struct cmd_call *a);
+int cmd_ojs_queue_create(struct ctl *c, const struct cmd_call *a);
+int cmd_ojs_queue_config(struct ctl *c, const struct cmd_call *a);
+int cmd_ojs_queue_pause(struct ctl *c, const struct cmd_call *a);
+int cmd_ojs_queue_resume(struct ctl *c, const struct cmd_call *a);
+int cmd_ojs_queue_drop(struct ctl *c, const struct cmd_call *a);
+
+/* cmd_stream.c */
+int cmd_stream_append(struct ctl *c, const struct cmd_call *a);
+int cmd_stream_subscribe(struct ctl *c, const struct cmd_call *a);
+int cmd_stream_unsubscribe(struct ctl *c, const struct cmd_call *a);
+int cmd_stream_receive(struct ctl *c, const struct cmd_call *a);
+int cmd_stream_ack(struct ctl *c, const struct cmd_call *a);
+int cmd_stream_nack(struct ctl *c, const struct cmd_call *a);
+int cmd_stream_replay(struct ctl *c, const struct cmd_call *a);
+int cmd_stream_purge(struct ctl *c, const struct cmd_call *a);
+
 /* cmd_config.c */
 int cmd_config_view(struct ctl *c, const struct cmd_call *a);
 int cmd_config_current(struct ctl *c, const struct cmd_call *a);
@@ -119,6 +156,7 @@ int cmd_down(struct ctl *c, const struct cmd_call *a);
 int cmd_schema_apply(struct ctl *c, const struct cmd_call *a);
 int cmd_schema_status(struct ctl *c, const struct cmd_call *a);
 int cmd_schema_grant(struct ctl *c, const struct cmd_call *a);
+int cmd_schema_rebase(struct ctl *c, const struct cmd_call *a);
 int cmd_doctor(struct ctl *c, const struct cmd_call *a);
 
 #endif

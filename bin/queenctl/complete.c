@@ -31,8 +31,8 @@ each_word(struct buf *b, path_fn fn)
 			p += n;
 		}
 	}
-	for (size_t i = 0; i < cmd_table_n; i++) {
-		const struct cmd_phrase *v = &cmd_table[i];
+	for (size_t i = 0; i < cmd_phrases_n(); i++) {
+		const struct cmd_phrase *v = cmd_phrase_at(i);
 		const char *group = v->group ? v->group : "";
 
 		snprintf(to, sizeof(to), "%s%s%s", group, v->group ? "_" : "",
@@ -62,9 +62,10 @@ valued(struct buf *b)
 	struct buf seen = BUF_ZERO;
 
 	buf_putc(&seen, ' ');
-	for (size_t i = 0; i <= cmd_table_n; i++) {
-		const struct cmd_flag *f =
-			i < cmd_table_n ? cmd_table[i].flags : cmd_globals;
+	for (size_t i = 0; i <= cmd_phrases_n(); i++) {
+		const struct cmd_flag *f = i < cmd_phrases_n()
+						   ? cmd_phrase_at(i)->flags
+						   : cmd_globals;
 
 		for (; f && f->name; f++) {
 			char word[48];
@@ -94,8 +95,8 @@ flag_names(struct buf *b, const struct cmd_flag *f)
 static void
 flag_cases(struct buf *b, const char *set)
 {
-	for (size_t i = 0; i < cmd_table_n; i++) {
-		const struct cmd_phrase *p = &cmd_table[i];
+	for (size_t i = 0; i < cmd_phrases_n(); i++) {
+		const struct cmd_phrase *p = cmd_phrase_at(i);
 
 		if (!p->flags)
 			continue;
@@ -115,8 +116,8 @@ value_cases(struct buf *b, const char *set)
 			buf_printf(b, "\t*:--%s%s%c) %s\"%s\" ;;\n", f->name,
 				f->letter ? "|*:-" : "",
 				f->letter ? f->letter : ' ', set, f->words);
-	for (size_t i = 0; i < cmd_table_n; i++) {
-		const struct cmd_phrase *p = &cmd_table[i];
+	for (size_t i = 0; i < cmd_phrases_n(); i++) {
+		const struct cmd_phrase *p = cmd_phrase_at(i);
 
 		for (const struct cmd_flag *f = p->flags; f && f->name; f++)
 			if (f->words)
@@ -130,8 +131,8 @@ value_cases(struct buf *b, const char *set)
 static void
 word_list(struct buf *b, const char *group)
 {
-	for (size_t i = 0; i < cmd_table_n; i++) {
-		const struct cmd_phrase *p = &cmd_table[i];
+	for (size_t i = 0; i < cmd_phrases_n(); i++) {
+		const struct cmd_phrase *p = cmd_phrase_at(i);
 
 		if (group ? p->group && strcmp(p->group, group) == 0
 			  : !p->group)

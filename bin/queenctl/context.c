@@ -35,6 +35,7 @@ drop(struct context *c)
 {
 	free(c->name);
 	free(c->server);
+	free(c->ojs_url);
 	free(c->token_ref);
 }
 
@@ -183,6 +184,7 @@ on_document(void *arg, struct span json, struct err *e)
 				name ? name : "");
 		c = append(l->f, name);
 		c->server = take_str(l, v.raw, "server");
+		c->ojs_url = take_str(l, v.raw, "ojs_url");
 		c->token_ref = take_str(l, v.raw, "token-ref");
 		c->insecure = doc_true(v.raw, "insecure", &l->arena);
 	}
@@ -233,6 +235,8 @@ write_json(const struct context_file *f, struct buf *out)
 		jwrite_kv_cstr(&w, "name", c->name);
 		if (c->server)
 			jwrite_kv_cstr(&w, "server", c->server);
+		if (c->ojs_url)
+			jwrite_kv_cstr(&w, "ojs_url", c->ojs_url);
 		if (c->token_ref)
 			jwrite_kv_cstr(&w, "token-ref", c->token_ref);
 		if (c->insecure)

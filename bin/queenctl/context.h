@@ -21,6 +21,7 @@ struct context_ask {
 struct context {
 	char *name;
 	char *server;		/* NULL = none */
+	char *ojs_url;		/* of queen-ojs; NULL = by the server's host */
 	char *token_ref;	/* NULL = none */
 	bool insecure;
 };
@@ -73,6 +74,13 @@ char *context_keep_token(const struct context_file *f, const char *name,
 
 int context_resolve(const struct context_ask *ask, struct context_target *t,
 	struct err *e) __attribute__((warn_unused_result));
+/*
+ * The same for queen-ojs: QUEEN_OJS_URL, else ojs_url of the context unless
+ * another server is named, else the host of that server on port 6634.
+ */
+int context_resolve_ojs(const struct context_ask *ask,
+	struct context_target *t, struct err *e)
+	__attribute__((warn_unused_result));
 void context_target_fini(struct context_target *t);
 
 #endif

@@ -4,6 +4,7 @@
  * read only when it is going to be used, and never printed.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,39 +78,58 @@ check_url(const char *url, struct err *e)
 	return 0;
 }
 
-/* The cell that `up` last started, when it runs. */
+/* The cell that `up` last started, when it runs; ojs: its queen-ojs. */
 static int
-ask_cell(struct context_target *t, struct err *e)
+ask_cell(struct context_target *t, bool ojs, struct err *e)
 {
 	char dir[CELL_PATH];
 	struct cell_running run;
 	struct cell cell;
 
-	if (cell_last(dir) && cell_locate(&cell, dir, e) == 0) {
-		if (cell_is_running(&cell, &run) && run.url[0]) {
-			t->url = strdup(run.url);
-			return 0;
-		}
+	if (!cell_last(dir) || cell_locate(&cell, dir, e) != 0)
+		return err_set(e, ERR_CONFIG,
+			"no server configured: set --server, QUEEN_SERVER, or "
+			"run 'queenctl config set-context'");
+	if (!cell_is_running(&cell, &run) || !run.url[0])
 		return err_set(e, ERR_CONFIG,
 			"no server configured, and the cell in %s is not up; "
 			"start it: queenctl up --detach --dir %s",
 			dir, dir);
-	}
-	return err_set(e, ERR_CONFIG,
-		"no server configured: set --server, QUEEN_SERVER, or run "
-		"'queenctl config set-context'");
+	if (ojs && !run.ojs_url[0])
+		return err_set(e, ERR_CONFIG,
+			"the cell in %s runs without queen-ojs; stop it, then: "
+			"queenctl up --with ojs --detach --dir %s",
+			dir, dir);
+	t->url = strdup(ojs ? run.ojs_url : run.url);
+	return 0;
 }
 
 static int
 set_url(struct context_target *t, const char *url, struct err *e)
 {
-	if (!url)
-		return ask_cell(t, e);
 	if (check_url(url, e) != 0)
 		return -1;
 	t->url = strdup(url);
 	for (size_t n = strlen(t->url); n && t->url[n - 1] == '/'; n--)
 		t->url[n - 1] = '\0';
+	return 0;
+}
+
+/* Scheme and host of a server's URL, with the port of queen-ojs. */
+static int
+set_ojs_port(struct context_target *t, const char *url, struct err *e)
+{
+	const char *host;
+	size_t n;
+
+	if (check_url(url, e) != 0)
+		return -1;
+	host = strstr(url, "://") + 3;
+	n = strcspn(host, host[0] == '[' ? "]/" : ":/");
+	n += host[n] == ']';
+	if (asprintf(&t->url, "%.*s:%d", (int)(host - url + (ptrdiff_t)n), url,
+		    CELL_OJS_PORT) < 0)
+		t->url = NULL;
 	return 0;
 }
 
@@ -199,25 +219,53 @@ set_tenant(
 	return 0;
 }
 
-int
-context_resolve(
-	const struct context_ask *ask, struct context_target *t, struct err *e)
+static int
+find_server(const struct context_ask *ask, const struct context *c,
+	struct context_target *t, struct err *e)
+{
+	const char *url =
+		ask->server && *ask->server ? ask->server : env("QUEEN_SERVER");
+
+	if (!url && c)
+		url = c->server;
+	return url ? set_url(t, url, e) : ask_cell(t, false, e);
+}
+
+static int
+find_ojs(const struct context_ask *ask, const struct context *c,
+	struct context_target *t, struct err *e)
+{
+	const char *url = env("QUEEN_OJS_URL");
+	const char *server =
+		ask->server && *ask->server ? ask->server : env("QUEEN_SERVER");
+
+	if (!url && !server && c)
+		url = c->ojs_url;
+	if (url)
+		return set_url(t, url, e);
+	if (!server && c)
+		server = c->server;
+	return server ? set_ojs_port(t, server, e) : ask_cell(t, true, e);
+}
+
+typedef int (*find_fn)(const struct context_ask *ask, const struct context *c,
+	struct context_target *t, struct err *e);
+
+static int
+resolve(find_fn find, const struct context_ask *ask, struct context_target *t,
+	struct err *e)
 {
 	const struct context *c;
 	struct context_file f;
-	const char *url;
 	int rc = -1;
 
 	*t = (struct context_target){ .url = NULL };
 	if (context_load(&f, ask, e) != 0 || choose(&f, ask, &c, e) != 0)
 		goto out;
-	url = ask->server && *ask->server ? ask->server : env("QUEEN_SERVER");
-	if (!url && c)
-		url = c->server;
 	t->insecure = ask->insecure || (c && c->insecure);
 	if (c)
 		t->context = strdup(c->name);
-	if (set_url(t, url, e) != 0 || set_tenant(t, ask, e) != 0 ||
+	if (find(ask, c, t, e) != 0 || set_tenant(t, ask, e) != 0 ||
 		set_token(t, ask, c ? c->token_ref : NULL, e) != 0)
 		goto out;
 	rc = 0;
@@ -226,4 +274,18 @@ out:
 		context_target_fini(t);
 	context_file_fini(&f);
 	return rc;
+}
+
+int
+context_resolve(
+	const struct context_ask *ask, struct context_target *t, struct err *e)
+{
+	return resolve(find_server, ask, t, e);
+}
+
+int
+context_resolve_ojs(
+	const struct context_ask *ask, struct context_target *t, struct err *e)
+{
+	return resolve(find_ojs, ask, t, e);
 }

@@ -69,6 +69,16 @@ ctl_target(struct ctl *c)
 	return CTL_OK;
 }
 
+int
+ctl_target_ojs(struct ctl *c)
+{
+	struct err e = ERR_ZERO;
+
+	if (context_resolve_ojs(&c->ask, &c->target, &e) != 0)
+		return ctl_fail_err(&e);
+	return CTL_OK;
+}
+
 /* Text of a server must not steer the terminal. */
 static void
 blank_controls(char *s)

@@ -48,6 +48,8 @@ void ctl_fini(struct ctl *c);
 int ctl_set_format(struct ctl *c);
 /* Resolves server and token, once; 0 or an exit code. */
 int ctl_target(struct ctl *c);
+/* The same for queen-ojs. */
+int ctl_target_ojs(struct ctl *c);
 /* `queenctl: TEXT` on stderr, control characters blanked; returns code. */
 int ctl_fail(int code, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3), nonnull(2)));

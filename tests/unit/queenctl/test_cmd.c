@@ -37,10 +37,10 @@ static void
 no_two_phrases_collide(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < cmd_table_n; i++)
-		for (size_t k = i + 1; k < cmd_table_n; k++) {
-			const struct cmd_phrase *a = &cmd_table[i];
-			const struct cmd_phrase *b = &cmd_table[k];
+	for (size_t i = 0; i < cmd_phrases_n(); i++)
+		for (size_t k = i + 1; k < cmd_phrases_n(); k++) {
+			const struct cmd_phrase *a = cmd_phrase_at(i);
+			const struct cmd_phrase *b = cmd_phrase_at(k);
 
 			if (strcmp(a->group ? a->group : "",
 				    b->group ? b->group : "") != 0)
@@ -62,11 +62,11 @@ no_group_hides_another_or_a_word(void **state)
 		for (size_t k = i + 1; k < cmd_groups_n; k++)
 			assert_false(names_meet(g->name, g->aliases,
 				cmd_groups[k].name, cmd_groups[k].aliases));
-		for (size_t k = 0; k < cmd_table_n; k++)
-			if (!cmd_table[k].group &&
+		for (size_t k = 0; k < cmd_phrases_n(); k++)
+			if (!cmd_phrase_at(k)->group &&
 				names_meet(g->name, g->aliases,
-					cmd_table[k].verb,
-					cmd_table[k].aliases))
+					cmd_phrase_at(k)->verb,
+					cmd_phrase_at(k)->aliases))
 				fail_msg("%s", g->name);
 	}
 }
@@ -75,8 +75,8 @@ static void
 every_phrase_has_a_group_help_and_handler(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < cmd_table_n; i++) {
-		const struct cmd_phrase *p = &cmd_table[i];
+	for (size_t i = 0; i < cmd_phrases_n(); i++) {
+		const struct cmd_phrase *p = cmd_phrase_at(i);
 		bool known = !p->group;
 		int min, max;
 
@@ -118,16 +118,16 @@ every_flag_has_help_and_its_own_name(void **state)
 {
 	(void)state;
 	check_flags("global", cmd_globals);
-	for (size_t i = 0; i < cmd_table_n; i++)
-		check_flags(cmd_table[i].verb, cmd_table[i].flags);
+	for (size_t i = 0; i < cmd_phrases_n(); i++)
+		check_flags(cmd_phrase_at(i)->verb, cmd_phrase_at(i)->flags);
 }
 
 static void
 every_default_parses(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < cmd_table_n; i++) {
-		const struct cmd_phrase *p = &cmd_table[i];
+	for (size_t i = 0; i < cmd_phrases_n(); i++) {
+		const struct cmd_phrase *p = cmd_phrase_at(i);
 		char group[32], verb[32], help[] = "--help";
 		char *argv[3];
 		int n = 0;
@@ -202,6 +202,26 @@ aliases_mean_the_same(void **state)
 	assert_ptr_equal(a.phrase, b.phrase);
 	assert_int_equal(PARSE(&b, &e, "consumer-groups", "rm", "g"), 0);
 	assert_string_equal(b.phrase->verb, "delete");
+}
+
+static void
+a_verb_of_two_words_may_be_typed_as_such(void **state)
+{
+	struct cmd_call a, b;
+	struct err e;
+
+	(void)state;
+	assert_int_equal(PARSE(&a, &e, "job", "dead-list", "--type", "t"), 0);
+	assert_int_equal(PARSE(&b, &e, "jobs", "dead", "ls", "--type", "t"), 0);
+	assert_ptr_equal(a.phrase, b.phrase);
+	assert_string_equal(cmd_str(&b, "type"), "t");
+	assert_int_equal(PARSE(&a, &e, "stream", "dead", "purge", "q"), 0);
+	assert_string_equal(a.phrase->verb, "dead-purge");
+	assert_string_equal(a.arg[0], "q");
+	assert_int_equal(PARSE(&a, &e, "job", "dead", "--yes"), -1);
+	assert_int_equal(PARSE(&a, &e, "job", "dead", "quux"), -1);
+	assert_string_equal(e.text, "unknown command \"dead\" for \"queenctl "
+				    "job\"; see queenctl job --help");
 }
 
 static void
@@ -323,8 +343,8 @@ completion_knows_every_phrase(void **state)
 	(void)state;
 	cmd_complete_bash(&bash);
 	cmd_complete_zsh(&zsh);
-	for (size_t i = 0; i < cmd_table_n; i++) {
-		const struct cmd_phrase *p = &cmd_table[i];
+	for (size_t i = 0; i < cmd_phrases_n(); i++) {
+		const struct cmd_phrase *p = cmd_phrase_at(i);
 		char word[80];
 
 		snprintf(word, sizeof(word), "'%s:%s') at=%s%s%s ;;",
@@ -349,6 +369,7 @@ main(void)
 		cmocka_unit_test(every_default_parses),
 		cmocka_unit_test(flags_may_stand_anywhere),
 		cmocka_unit_test(aliases_mean_the_same),
+		cmocka_unit_test(a_verb_of_two_words_may_be_typed_as_such),
 		cmocka_unit_test(booleans_can_be_denied),
 		cmocka_unit_test(two_dashes_end_the_flags),
 		cmocka_unit_test(a_command_follows_two_dashes),

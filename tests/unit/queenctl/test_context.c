@@ -32,7 +32,8 @@ static int
 setup(void **state)
 {
 	static const char *const names[] = { "QUEEN_SERVER", "QUEEN_TOKEN",
-		"QUEEN_TOKEN_FILE", "QUEEN_CONTEXT", "QUEEN_CONFIG" };
+		"QUEEN_TOKEN_FILE", "QUEEN_CONTEXT", "QUEEN_CONFIG",
+		"QUEEN_OJS_URL" };
 	char dir[100];
 
 	(void)state;
@@ -100,6 +101,45 @@ the_server_of_the_nearest_wins(void **state)
 	assert_string_equal(target.url, "http://env:1");
 	resolve(&(struct context_ask){ .server = "http://flag:2//" });
 	assert_string_equal(target.url, "http://flag:2");
+}
+
+static void
+ojs(const struct context_ask *ask, const char *url)
+{
+	struct err e = ERR_ZERO;
+
+	context_target_fini(&target);
+	if (context_resolve_ojs(ask, &target, &e) != 0)
+		fail_msg("%s", e.text);
+	assert_string_equal(target.url, url);
+}
+
+static void
+queen_ojs_is_beside_the_server_unless_told(void **state)
+{
+	struct context_ask none = { .insecure = false };
+	struct context_target t;
+	struct err e = ERR_ZERO;
+
+	(void)state;
+	ojs(&none, "https://prod:6634");
+	assert_string_equal(target.token, "prodtoken");
+	ojs(&(struct context_ask){ .server = "http://[::1]:6632/" },
+		"http://[::1]:6634");
+	ojs(&(struct context_ask){ .server = "http://10.0.0.1" },
+		"http://10.0.0.1:6634");
+	put(path, "current-context: prod\ncontexts: [{name: prod, server: "
+		  "'http://a:1', ojs_url: 'http://b:2/'}]\n");
+	ojs(&none, "http://b:2");
+	/* that of the context would be another cell's */
+	ojs(&(struct context_ask){ .server = "http://c:3" }, "http://c:6634");
+	setenv("QUEEN_SERVER", "http://d:4", 1);
+	ojs(&none, "http://d:6634");
+	setenv("QUEEN_OJS_URL", "https://e:5//", 1);
+	ojs(&none, "https://e:5");
+	setenv("QUEEN_OJS_URL", "e:5", 1);
+	assert_int_equal(context_resolve_ojs(&none, &t, &e), -1);
+	assert_non_null(strstr(e.text, "must start with http://"));
 }
 
 static void
@@ -236,6 +276,7 @@ what_is_saved_loads_again(void **state)
 	assert_int_equal(context_load(&f, &ask, &e), 0);
 	c = context_add(&f, "true"); /* a name that YAML would misread */
 	context_set(&c->server, "http://x:1");
+	context_set(&c->ojs_url, "http://x:2");
 	c = context_add(&f, "second");
 	c->insecure = true;
 	assert_int_equal(context_save(&f, &e), 0);
@@ -246,6 +287,7 @@ what_is_saved_loads_again(void **state)
 	assert_string_equal(f.current, "true");
 	assert_int_equal(f.n, 2);
 	assert_string_equal(context_find(&f, "true")->server, "http://x:1");
+	assert_string_equal(context_find(&f, "true")->ojs_url, "http://x:2");
 	assert_true(context_find(&f, "second")->insecure);
 	assert_true(context_remove(&f, "true"));
 	assert_null(f.current);
@@ -288,6 +330,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 		TEST(the_server_of_the_nearest_wins),
+		TEST(queen_ojs_is_beside_the_server_unless_told),
 		TEST(the_context_of_the_nearest_wins),
 		TEST(the_token_of_the_nearest_wins),
 		TEST(references_that_lead_nowhere_are_told),

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the tables of phrases write their flags. */
+#ifndef QUEENCTL_CMD_FLAG_H
+#define QUEENCTL_CMD_FLAG_H
+
+/* clang-format off */
+
+#define SENT(n, l, t, d, a, h, q) \
+	{ .name = n, .letter = l, .type = t, .dflt = d, .arg = a, .help = h, \
+	  .query = q }
+#define WORDS(n, l, t, d, a, h, w) \
+	{ .name = n, .letter = l, .type = t, .dflt = d, .arg = a, .help = h, \
+	  .words = w }
+#define FLAG(n, l, t, d, a, h) SENT(n, l, t, d, a, h, NULL)
+#define SWITCH(n, l, h) FLAG(n, l, CMD_BOOL, NULL, NULL, h)
+#define END { .name = NULL }
+#define YES SWITCH("yes", 'y', "do it; without, it is refused")
+#define DRY SWITCH("dry-run", 0, "tell what would be done")
+
+/* clang-format on */
+
+#endif
