@@ -100,6 +100,11 @@ queue_list(struct hsrv_req *r)
 		reply_problem(r, &p);
 		return;
 	}
+	if (g->cursor.n && !queue_name_ok(g->cursor)) {
+		reply_no(r, 400, "invalid_request", "\"field\":\"cursor\"",
+			"`cursor` is none that this list gave.");
+		return;
+	}
 	c.fill = fill;
 	c.done = listed;
 	c.arg = g;
