@@ -7,6 +7,8 @@
 #include "jspan.h"
 
 enum { JOB_DEPTH_MAX = 32, JOB_WORKER_MAX = 255 };
+/* No time span is longer: 100 years. */
+#define JOB_LENGTH_MAX_MS (INT64_C(100) * 366 * 86400 * 1000)
 
 /* Lower-case UUIDv7 and nothing else. */
 bool job_id_parse(struct span s, struct qid *id);

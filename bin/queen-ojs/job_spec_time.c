@@ -13,7 +13,6 @@
 #include "when.h"
 
 enum { NUMBER_MAX = 64 };
-static const int64_t length_max_ms = INT64_C(100) * 366 * 86400 * 1000;
 
 static bool
 seconds(const struct jspan_val *v, struct arena *a, int64_t *ms)
@@ -29,7 +28,7 @@ seconds(const struct jspan_val *v, struct arena *a, int64_t *ms)
 	memcpy(text, v->raw.p, v->raw.n);
 	text[v->raw.n] = '\0';
 	x = strtod(text, NULL) * 1000;
-	if (!(x > 0) || x > (double)length_max_ms)
+	if (!(x > 0) || x > (double)JOB_LENGTH_MAX_MS)
 		return false;
 	*ms = x < 1 ? 1 : llround(x);
 	return true;
@@ -45,7 +44,7 @@ read_length(struct spec *s, enum spec_field in_s, enum spec_field in_ms,
 		     (v_ms->type == JSPAN_NONE ||
 			     (s->option[in_s] && !s->option[in_ms]));
 
-	if (!use_s && job_number(v_ms, s->a, names[1], 1, length_max_ms, ms,
+	if (!use_s && job_number(v_ms, s->a, names[1], 1, JOB_LENGTH_MAX_MS, ms,
 			      s->p) != 0)
 		return -1;
 	if (use_s && !seconds(v, s->a, ms))
