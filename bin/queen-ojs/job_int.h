@@ -63,6 +63,7 @@ void job_write_at(struct jwrite *w, const char *key, const PGresult *res,
 /* A call that takes tenant and id, and what it may be answered by. */
 struct job_one {
 	struct qid id;
+	bool changes;		/* what its rows made available is told */
 	const char *expected;
 	void (*found)(struct hsrv_req *r, const PGresult *res);
 };
