@@ -9,6 +9,7 @@
 
 #include "arena.h"
 #include "call.h"
+#include "claims.h"
 #include "clk.h"
 #include "ctx.h"
 #include "hsrv.h"
@@ -200,21 +201,29 @@ again(struct wait *w, bool last)
 	run(q);
 }
 
+static void
+begin_wait(struct receive *q, int64_t queue_id)
+{
+	q->queue_id = queue_id;
+	q->begun = true;
+	wait_begin(ctx_of(q->req)->waits, &q->wait);
+}
+
 /* True when it tries once more, now or later. */
 static bool
 keep_waiting(struct receive *q, int64_t queue_id)
 {
-	struct waits *ws = ctx_of(q->req)->waits;
+	struct ctx *x = ctx_of(q->req);
 
 	if (q->last || q->in.wait_ms == 0)
 		return false;
+	claims_queue(x->claims, ctx_tenant(q->req), q->queue, queue_id,
+		loop_now_ms(x->loop));
 	if (q->begun && q->queue_id == queue_id)
-		return wait_park(ws, &q->wait);
-	/* What came before the waiter was in its list gave it no hint. */
+		return wait_park(x->waits, &q->wait);
+	/* Of what came before the waiter was in its list it had no hint. */
 	end_wait(q);
-	q->queue_id = queue_id;
-	wait_begin(ws, &q->wait);
-	q->begun = true;
+	begin_wait(q, queue_id);
 	run(q);
 	return true;
 }
@@ -271,6 +280,7 @@ stream_receive(struct hsrv_req *r)
 	struct receive *q = arena_zalloc(a, sizeof(*q));
 	struct problem p;
 	struct span body;
+	int64_t known;
 
 	if (!queue_of_path(r, &q->queue) || !reply_object(r, &body))
 		return;
@@ -287,5 +297,8 @@ stream_receive(struct hsrv_req *r)
 		.queues_n = 1,
 		.deadline_ms = clk_mono_ms() + q->in.wait_ms,
 		.again = again };
+	known = claims_queue_id(ctx_of(r)->claims, ctx_tenant(r), q->queue);
+	if (known && q->in.wait_ms > 0)
+		begin_wait(q, known);
 	run(q);
 }
