@@ -8,9 +8,11 @@
 
 #include "arena.h"
 #include "buf.h"
+#include "ctx.h"
 #include "jspan.h"
 #include "jwrite.h"
 #include "qid.h"
+#include "settings.h"
 
 #define MEDIA_TYPE "application/openjobspec+json"
 #define DOCS "https://openjobspec.org/errors/"
@@ -242,6 +244,19 @@ code_of(int status)
 	}
 }
 
+/* The size is not known when chunks go beyond the limit. */
+static struct span
+size_details(struct hsrv_req *r)
+{
+	long long limit = ctx_of(r)->conf->max_body_bytes;
+	struct span size;
+
+	if (!hsrv_header(r, "content-length", &size))
+		return arena_printf(hsrv_arena(r), "\"limit\":%lld", limit);
+	return arena_printf(hsrv_arena(r), "\"size\":%.*s,\"limit\":%lld",
+		SPAN_ARG(size), limit);
+}
+
 void
 reply_error(struct hsrv_req *r, int status, const char *text)
 {
@@ -249,5 +264,7 @@ reply_error(struct hsrv_req *r, int status, const char *text)
 		.status = status, .code = code_of(status), .message = text
 	};
 
+	if (status == 413)
+		p.details = size_details(r);
 	write_problem(r, &p);
 }
