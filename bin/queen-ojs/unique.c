@@ -39,7 +39,7 @@ struct reader {
 static int
 no(const struct reader *r, const char *field, const char *what)
 {
-	return problem_field(r->p, r->a, field, "unique.%s %s", field, what);
+	return problem_field(r->p, r->a, field, "`unique.%s` %s.", field, what);
 }
 
 /* ---- members ---- */
@@ -204,7 +204,7 @@ read_policy(struct span raw, struct reader *r)
 	jspan_open(&j, raw);
 	if (!jspan_enter_object(&j))
 		return problem_field(
-			r->p, r->a, "unique", "unique must be an object");
+			r->p, r->a, "unique", "`unique` must be an object.");
 	while (jspan_next_key(&j, r->a, &name)) {
 		if (!jspan_take(&j, &v))
 			break;
@@ -213,7 +213,7 @@ read_policy(struct span raw, struct reader *r)
 	}
 	if (!jspan_end(&j))
 		return problem_field(
-			r->p, r->a, "unique", "unique: %s", j.error);
+			r->p, r->a, "unique", "`unique`: %s.", j.error);
 	if (r->u->meta && !r->u->meta_keys.n)
 		return no(r, "meta_keys", "is required with \"meta\" in keys");
 	return 0;
@@ -307,7 +307,7 @@ canonical(const struct reader *r, const struct unique_of *of, struct buf *out)
 	jwrite_end(&w);
 	if (!jcs_put(out, buf_span(&b), r->a, &why))
 		rc = problem_field(r->p, r->a, "unique",
-			"what unique is made of has no canonical form: %s",
+			"what unique is made of has no canonical form: %s.",
 			why);
 	buf_fini(&b);
 	return rc;

@@ -24,7 +24,7 @@ static int
 no(const struct rate *r, const char *field, const char *what)
 {
 	return problem_field(
-		r->p, r->a, field, "rate_limit.%s %s", field, what);
+		r->p, r->a, field, "`rate_limit.%s` %s.", field, what);
 }
 
 static bool
@@ -162,7 +162,7 @@ read_rate(struct span raw, struct rate *r)
 	jspan_open(&j, raw);
 	if (!jspan_enter_object(&j))
 		return problem_field(r->p, r->a, "rate_limit",
-			"rate_limit must be an object");
+			"`rate_limit` must be an object.");
 	while (jspan_next_key(&j, r->a, &name)) {
 		if (!jspan_take(&j, &v))
 			break;
@@ -171,11 +171,11 @@ read_rate(struct span raw, struct rate *r)
 	}
 	if (!jspan_end(&j))
 		return problem_field(
-			r->p, r->a, "rate_limit", "rate_limit: %s", j.error);
+			r->p, r->a, "rate_limit", "`rate_limit`: %s.", j.error);
 	if (!r->max && !r->concurrency)
 		return problem_field(r->p, r->a, "rate_limit",
-			"rate_limit needs max_per_second, rate, throttle or "
-			"concurrency");
+			"`rate_limit` needs max_per_second, rate, throttle or "
+			"concurrency.");
 	return 0;
 }
 
