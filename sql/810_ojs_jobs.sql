@@ -1,6 +1,15 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Jobs of queen-ojs (Open Job Spec 1.0): one row per job, all queues in one
 -- table.
+--
+-- jobs_push_v1, jobs_fetch_v1; inside: job_show, job_state, job_verdict,
+-- jobs_put, jobs_insert, jobs_unique, jobs_full, jobs_promote, jobs_claim,
+-- jobs_claim_limited.  How jobs end: 815.  Reads: 817.
+--
+-- Writes jobs, ojs_rates, ojs_job_counts; queues through ojs_queue_ensure.
+-- Lock order: the queue's shared lock, unique keys in order, jobs, workflow.
+-- READ COMMITTED is assumed: a guarded update that waited looks at its guard
+-- again, so of two transitions at once one wins.
 
 -- What a producer asked for, as the process packed it.
 do $$ begin
@@ -8,7 +17,9 @@ do $$ begin
 		id uuid,			-- never null
 		type text,
 		queue text,
-		doc text,			-- members of the client's document, `"a":1,"b":2`
+		doc text,			-- members of the client's document, `"a":1,"b":2`;
+						-- "scheduled_at" is the first if there is one;
+						-- "x_test_directive":"quiet" with the test switch
 		rank smallint,			-- -priority
 		max_attempts int,
 		due_at timestamptz,		-- null or past = now
@@ -48,7 +59,7 @@ do $$ begin
 		error text,			-- newest, a JSON object
 		errors text,			-- history, a JSON array
 		result text,
-		worker text,
+		worker text,			-- while active, and with verdicts 2, 7, 8
 		lease_until timestamptz,
 		previous_state smallint,	-- of what this call changed
 		parents text,			-- results of earlier steps, a JSON array
@@ -56,3 +67,685 @@ do $$ begin
 		unique_key text			-- hex
 	);
 exception when duplicate_object then null; end $$;
+
+-- state: 0 available, 1 active, 2 scheduled, 3 retryable, 4 pending,
+-- 5 completed, 6 cancelled, 7 discarded, 8 held by its workflow.
+create table if not exists queen.jobs (
+	tenant uuid not null,
+	id uuid not null,
+	seq bigint generated always as identity,
+	queue_id bigint not null,
+	created_at timestamptz not null,
+	enqueued_at timestamptz,		-- became available; never null in state 0
+	started_at timestamptz,
+	ended_at timestamptz,			-- states 5, 6, 7
+	failed_at timestamptz,			-- of the newest error
+	due_at timestamptz,			-- scheduled_at, next_attempt_at
+	expires_at timestamptz,
+	lease_until timestamptz,		-- state 1
+	wake_at timestamptz,			-- state 1: the lease's end or the timeout
+	timeout_ms bigint,
+	lease_ms bigint,			-- as pushed
+	granted_ms bigint,			-- as fetched
+	retry_delay_ms bigint,
+	attempt int not null default 0,
+	max_attempts int not null,
+	state smallint not null,
+	rank smallint not null,
+	previous_state smallint,		-- of a cancelled one
+	ran boolean not null default false,	-- discarded by a failed attempt
+	dead boolean not null default false,	-- in the dead-letter set
+	has_error boolean not null default false, -- the last of errors is its error
+	type text not null,
+	worker text,				-- holds it, or held it
+	rate_key text collate "C",		-- hash of its limit's key; null = none
+	doc text not null,
+	errors text[],				-- JSON objects, oldest first
+	result text,
+	parents text,
+	workflow_id uuid,
+	unique_key bytea,
+	policy jsonb,				-- retry policy; null = the default
+	rate jsonb,
+	primary key (tenant, id)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+	autovacuum_analyze_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0,
+	vacuum_truncate = off, toast.autovacuum_vacuum_scale_factor = 0.1,
+	toast.autovacuum_vacuum_cost_delay = 0);
+-- claims; and those under a rate limit, which must not stand in their way
+create index if not exists jobs_claim on queen.jobs (queue_id, rank, enqueued_at, seq)
+	where state = 0 and rate_key is null;
+create index if not exists jobs_limited
+	on queen.jobs (queue_id, rate_key, rank, enqueued_at, seq)
+	where state = 0 and rate_key is not null;
+create index if not exists jobs_limited_busy on queen.jobs (queue_id, rate_key)
+	where state = 1 and rate_key is not null;
+-- sweeps
+create index if not exists jobs_due on queen.jobs (due_at) where state in (2, 3);
+create index if not exists jobs_lease on queen.jobs (wake_at) where state = 1;
+create index if not exists jobs_expires on queen.jobs (expires_at)
+	where state in (0, 2, 3, 4) and expires_at is not null;
+-- promotion in a fetch; with those below, exact counts of a queue
+create index if not exists jobs_waiting on queen.jobs (queue_id, due_at) include (state)
+	where state in (2, 3);
+create index if not exists jobs_busy on queen.jobs (queue_id, state) where state in (1, 4);
+create index if not exists jobs_ended on queen.jobs (queue_id, ended_at) include (state)
+	where state in (5, 6, 7) and not dead;
+create index if not exists jobs_dead on queen.jobs (queue_id, ended_at, seq)
+	where state = 7 and dead;
+create index if not exists jobs_dead_all on queen.jobs (tenant, ended_at, seq)
+	where state = 7 and dead;
+create index if not exists jobs_unique on queen.jobs (tenant, unique_key)
+	where unique_key is not null;
+create index if not exists jobs_workflow on queen.jobs (workflow_id)
+	where workflow_id is not null;
+-- events, oldest first
+create index if not exists jobs_made on queen.jobs (tenant, created_at, id);
+create index if not exists jobs_started on queen.jobs (tenant, started_at, id)
+	where started_at is not null;
+create index if not exists jobs_failed on queen.jobs (tenant, failed_at, id)
+	where failed_at is not null;
+create index if not exists jobs_over on queen.jobs (tenant, ended_at, id)
+	where ended_at is not null;
+
+-- What was claimed of late under a rate limit: (when, how many), as many entries
+-- as a hundredth of the period asks for.
+create table if not exists queen.ojs_rates (
+	queue_id bigint not null,
+	key text collate "C" not null,
+	taken_at timestamptz[] not null default '{}',
+	taken_n int[] not null default '{}',
+	until timestamptz not null,		-- then nothing of it counts
+	primary key (queue_id, key)
+);
+create index if not exists ojs_rates_until on queen.ojs_rates (until);
+
+-- Jobs that have not ended, of queues with a large quota.
+create table if not exists queen.ojs_job_counts (
+	queue_id bigint primary key,
+	jobs bigint not null,
+	counted_at timestamptz not null
+);
+
+-- Inside: the state a row is in at t, before a sweep has come by.
+create or replace function queen.job_state(p_state smallint, p_due timestamptz,
+	p_expires timestamptz, t timestamptz)
+returns smallint
+language sql immutable as $$
+	select case when p_state in (0, 2, 3, 4) and p_expires <= t then 7::smallint
+		when p_state in (2, 3) and p_due <= t then 0::smallint
+		else p_state end
+$$;
+
+-- Inside: one row, as an answer.
+create or replace function queen.job_show(p_verdict int, p_idx int, j queen.jobs,
+	p_previous smallint)
+returns setof queen.job_out
+language sql stable as $$
+	select p_verdict::smallint, p_idx, j.queue_id, j.seq, j.rank, j.id, j.type,
+		(select q.name::text from queen.ojs_queues q where q.id = j.queue_id),
+		j.state, j.doc, j.attempt, j.max_attempts, j.created_at, j.enqueued_at,
+		j.started_at,
+		case when j.state = 5 or j.state = 7 and j.ran then j.ended_at end,
+		case when j.state = 6 then j.ended_at end,
+		case when j.state = 7 then j.ended_at end,
+		case when j.state = 3 then j.due_at end,
+		case when j.state in (0, 1, 3) then j.retry_delay_ms end,
+		case when j.has_error then j.errors[cardinality(j.errors)] end,
+		'[' || array_to_string(j.errors, ',') || ']', j.result,
+		case when j.state = 1 or p_verdict in (2, 7, 8) then j.worker end,
+		j.lease_until, p_previous, j.parents, j.workflow_id,
+		encode(j.unique_key, 'hex')
+$$;
+
+-- Inside: why a guarded update of a job found nothing, and the job.  A job of a
+-- dropped queue is none, nor is one that its workflow holds.
+create or replace function queen.job_verdict(p_tenant uuid, p_id uuid, p_worker text,
+	p_attempt int, t timestamptz)
+returns setof queen.job_out
+language plpgsql volatile as $$
+declare
+	j queen.jobs;
+begin
+	select x.* into j from queen.jobs x
+	where x.tenant = p_tenant and x.id = p_id and x.state + 0 <> 8
+		and exists (select from queen.ojs_queues q
+			where q.id = x.queue_id and q.deleted_at is null);
+	if j.id is null then
+		j.id := p_id;
+		return query select f.* from queen.job_show(1, 1, j, null) f;
+		return;
+	end if;
+	j := queen.job_at(j, t);
+	return query select f.* from queen.job_show(case
+		when j.state <> 1 then 2
+		when p_worker <> j.worker then 7
+		when p_attempt <> j.attempt then 8
+		else 2 end, 1, j, null) f;
+end $$;
+
+-- Inside: a row as a sweep at t would leave it, as far as nothing ran.
+create or replace function queen.job_at(j queen.jobs, t timestamptz)
+returns queen.jobs
+language plpgsql immutable as $$
+declare
+	l_state smallint := queen.job_state(j.state, j.due_at, j.expires_at, t);
+begin
+	if l_state <> j.state then
+		if l_state = 0 then
+			j.enqueued_at := j.due_at;
+		else
+			j.ended_at := j.expires_at;
+		end if;
+		j.state := l_state;
+	end if;
+	return j;
+end $$;
+
+-- Inside: how many jobs of a queue have not ended, counted up to p_most.
+create or replace function queen.jobs_open(p_queue bigint, p_most bigint)
+returns bigint
+language sql volatile as $$
+	select count(*) from (
+		select from queen.jobs j where j.queue_id = p_queue
+			and j.state = 0 and j.rate_key is null
+		union all
+		select from queen.jobs j where j.queue_id = p_queue
+			and j.state = 0 and j.rate_key is not null
+		union all
+		select from queen.jobs j where j.queue_id = p_queue and j.state in (1, 4)
+		union all
+		select from queen.jobs j where j.queue_id = p_queue and j.state in (2, 3)
+		limit p_most) x
+$$;
+
+-- Inside: does a queue with the quota p_max take p_more jobs?  Exact up to 1000;
+-- above, what was counted may be old: a second, and one more for each 100 000, so
+-- that pushes pay for a part of a count.
+create or replace function queen.jobs_full(p_queue bigint, p_max bigint, p_more bigint,
+	t timestamptz)
+returns boolean
+language plpgsql volatile as $$
+declare
+	c queen.ojs_job_counts;
+begin
+	if p_max <= 1000 then
+		return queen.jobs_open(p_queue, p_max + 1) + p_more > p_max;
+	end if;
+	select x.* into c from queen.ojs_job_counts x where x.queue_id = p_queue;
+	if c.counted_at > t - (1 + c.jobs / 100000) * interval '1 s'
+		or not pg_try_advisory_xact_lock(hashtextextended('queen.job_counts',
+			p_queue)) then
+		return coalesce(c.jobs, 0) + p_more > p_max;
+	end if;
+	c.jobs := queen.jobs_open(p_queue, p_max + 1);
+	insert into queen.ojs_job_counts as w (queue_id, jobs, counted_at)
+	values (p_queue, c.jobs, t)
+	on conflict (queue_id) do update set jobs = excluded.jobs,
+		counted_at = excluded.counted_at;
+	return c.jobs + p_more > p_max;
+end $$;
+
+-- Inside: writes rows, nothing else.  Fewer than asked for came back: an id was
+-- used.  Waits for who is inserting the same id.
+create or replace function queen.jobs_insert(p_tenant uuid, p_specs queen.job_spec[],
+	p_queue bigint[], p_key bytea, p_held boolean, p_workflow uuid, t timestamptz)
+returns queen.jobs[]
+language sql volatile as $$
+	with i as (
+		insert into queen.jobs (tenant, id, queue_id, created_at, enqueued_at,
+			due_at, expires_at, timeout_ms, lease_ms, max_attempts, state,
+			rank, type, rate_key, doc, workflow_id, unique_key, policy, rate)
+		select p_tenant, s.id, s.queue_id, t, case when w.state = 0 then t end,
+			s.due_at, s.expires_at, s.timeout_ms, s.lease_ms, s.max_attempts,
+			w.state, s.rank, s.type, md5(s.rate::jsonb ->> 'key'), s.doc,
+			p_workflow, p_key, s.policy::jsonb, s.rate::jsonb
+		from unnest(p_specs, p_queue) with ordinality s(id, type, queue, doc,
+			rank, max_attempts, due_at, pending, expires_at, timeout_ms,
+			lease_ms, policy, uniq, rate, queue_id, ord)
+		cross join lateral (select (case when p_held then 8
+			when s.pending then 4 when s.due_at > t then 2
+			else 0 end)::smallint state) w
+		order by s.ord
+		on conflict (tenant, id) do nothing
+		returning jobs as j)
+	select array_agg(i.j order by (i.j).seq) from i
+$$;
+
+-- Inside: the key of what a unique policy's canonical text says.
+create or replace function queen.job_unique_key(p_canonical text)
+returns bytea
+language sql immutable as $$
+	select sha256(convert_to(normalize(p_canonical, NFC), 'UTF8'))
+$$;
+
+-- Inside: the job a unique one is in conflict with, a live one first.  The
+-- caller holds the key's lock.
+create or replace function queen.jobs_unique(p_tenant uuid, p_key bytea, p_policy jsonb,
+	t timestamptz)
+returns queen.jobs
+language sql volatile as $$
+	select j from queen.jobs j
+	cross join lateral queen.job_state(j.state, j.due_at, j.expires_at, t) s(state)
+	where j.tenant = p_tenant and j.unique_key = p_key
+		and (p_policy -> 'states') @> to_jsonb(case s.state when 8 then 4
+			else s.state end)
+		and (p_policy ->> 'period_ms' is null or j.created_at
+			+ (p_policy ->> 'period_ms')::float8 * interval '1 ms' > t)
+	order by s.state in (5, 6, 7), j.seq desc limit 1
+$$;
+
+-- Inside: the queue of each spec, made when missing, and the first spec whose
+-- queue is full.  Locks as ojs_queue_ensure.
+create or replace function queen.jobs_queues(p_tenant uuid, p_specs queen.job_spec[],
+	t timestamptz, out p_queue bigint[], out p_full int)
+language plpgsql volatile as $$
+declare
+	l_names text[]; l_id bigint[]; l_max bigint[]; l_map jsonb;
+begin
+	select array_agg(distinct s.queue) into l_names from unnest(p_specs) s;
+	select array_agg(e.queue_id), array_agg(e.max_jobs),
+		jsonb_object_agg(e.name, e.queue_id)
+	into l_id, l_max, l_map
+	from queen.ojs_queue_ensure(p_tenant, l_names, t) e;
+	if cardinality(l_id) = 1 then
+		p_queue := array_fill(l_id[1], array[cardinality(p_specs)]);
+	else
+		select array_agg((l_map ->> s.queue)::bigint order by s.ord) into p_queue
+		from unnest(p_specs) with ordinality s(id, type, queue, doc, rank,
+			max_attempts, due_at, pending, expires_at, timeout_ms, lease_ms,
+			policy, uniq, rate, ord);
+	end if;
+	if num_nonnulls(variadic l_max) > 0 then
+		select min(c.first) into p_full
+		from (select k.id, min(k.ord)::int first, count(*) n
+			from unnest(p_queue) with ordinality k(id, ord) group by k.id) c
+		cross join lateral (select m.most from unnest(l_id, l_max) m(id, most)
+			where m.id = c.id and m.most is not null limit 1) m
+		where queen.jobs_full(c.id, m.most, c.n, t);
+	end if;
+end $$;
+
+-- Inside: the first spec that another job keeps from its id, with that job.
+create or replace function queen.jobs_taken(p_tenant uuid, p_specs queen.job_spec[],
+	p_first int)
+returns setof queen.job_out
+language plpgsql volatile as $$
+declare
+	l_at int; l_id uuid; j queen.jobs;
+begin
+	select s.ord, s.id into l_at, l_id
+	from (select u.id, u.ord,
+			row_number() over (partition by u.id order by u.ord) nth
+		from unnest(p_specs) with ordinality u(id, type, queue, doc, rank,
+			max_attempts, due_at, pending, expires_at, timeout_ms, lease_ms,
+			policy, uniq, rate, ord)) s
+	where s.nth > 1 or exists (select from queen.jobs x
+		where x.tenant = p_tenant and x.id = s.id
+			and x.xmin <> pg_current_xact_id()::xid)
+	order by s.ord limit 1;
+	select x.* into j from queen.jobs x where x.tenant = p_tenant and x.id = l_id;
+	j.id := l_id;
+	return query select f.*
+	from queen.job_show(3, p_first - 1 + l_at, j, null) f;
+end $$;
+
+-- Inside: puts one spec that wants to be unique; its key's lock is held.
+create or replace function queen.jobs_put_unique(p_tenant uuid, s queen.job_spec,
+	p_idx int, p_queue bigint, p_held boolean, p_workflow uuid, t timestamptz)
+returns setof queen.job_out
+language plpgsql volatile as $$
+declare
+	p jsonb := s.uniq::jsonb;
+	k bytea := queen.job_unique_key(p ->> 'key');
+	j queen.jobs := queen.jobs_unique(p_tenant, k, p, t);
+	l_made queen.jobs[]; l_live boolean; l_sched text;
+begin
+	l_live := j.id is not null and queen.job_state(j.state, j.due_at,
+		j.expires_at, t) not in (5, 6, 7);
+	if j.id is not null and p ->> 'on' in ('reject', 'ignore') then
+		j := queen.job_at(j, t);
+		return query select f.* from queen.job_show(case p ->> 'on'
+			when 'ignore' then 5 else 4 end, p_idx, j, null) f;
+		return;
+	end if;
+	if l_live then
+		perform queen.jobs_cancel_v1(p_tenant, j.id, t);
+		if p ->> 'on' = 'replace_except_schedule' and j.state in (2, 4)
+			and j.due_at > t then
+			l_sched := substring(j.doc from '^"scheduled_at":"[^"]*"');
+			s.due_at := j.due_at;
+			s.doc := concat_ws(',', l_sched, nullif(regexp_replace(s.doc,
+				'^"scheduled_at":"[^"]*",?', ''), ''));
+		end if;
+	end if;
+	l_made := queen.jobs_insert(p_tenant, array[s], array[p_queue], k, p_held,
+		p_workflow, t);
+	if l_made is null then
+		return query select f.*
+		from queen.jobs_taken(p_tenant, array[s], p_idx) f;
+	else
+		return query select f.*
+		from queen.job_show(0, p_idx, l_made[1], null) f;
+	end if;
+end $$;
+
+-- Inside: puts jobs, all or none: a row per element in order (verdict 0, or 5: the
+-- job it would have repeated), or a last row of verdict 3 (id used), 4 (unique) or
+-- 6 (quota): the caller has to roll back.  p_held: state 8, for a workflow.
+-- Locks the queues shared, then unique keys; waits for who puts the same id or key.
+create or replace function queen.jobs_put(p_tenant uuid, p_specs queen.job_spec[],
+	p_held boolean, p_workflow uuid, p_now timestamptz default null)
+returns setof queen.job_out
+language plpgsql volatile as $$
+declare
+	t timestamptz := coalesce(p_now, clock_timestamp());
+	n int := cardinality(p_specs); l_queue bigint[]; l_at int; l_made queen.jobs[];
+	j queen.jobs; o queen.job_out;
+begin
+	select q.p_queue, q.p_full into l_queue, l_at
+	from queen.jobs_queues(p_tenant, p_specs, t) q;
+	if l_at is not null then
+		j.id := p_specs[l_at].id;
+		j.queue_id := l_queue[l_at];
+		return query select f.* from queen.job_show(6, l_at, j, null) f;
+		return;
+	end if;
+	if not exists (select from unnest(p_specs) u where u.uniq is not null) then
+		l_made := queen.jobs_insert(p_tenant, p_specs, l_queue, null, p_held,
+			p_workflow, t);
+		if cardinality(l_made) = n then
+			return query select f.*
+			from (select m as j, row_number() over () as n
+				from unnest(l_made) m) x
+			cross join lateral queen.job_show(0, x.n::int, x.j, null) f;
+		else
+			return query select f.*
+			from queen.jobs_taken(p_tenant, p_specs, 1) f;
+		end if;
+		return;
+	end if;
+	perform pg_advisory_xact_lock(k.lock)
+	from (select distinct hashtextextended(p_tenant::text
+			|| (u.uniq::jsonb ->> 'key'), 66341) as lock
+		from unnest(p_specs) u where u.uniq is not null order by 1) k;
+	for i in 1..n loop
+		if p_specs[i].uniq is not null then
+			select f.* into o from queen.jobs_put_unique(p_tenant, p_specs[i],
+				i, l_queue[i], p_held, p_workflow, t) f;
+		else
+			l_made := queen.jobs_insert(p_tenant, p_specs[i:i],
+				l_queue[i:i], null, p_held, p_workflow, t);
+			if l_made is null then
+				select f.* into o
+				from queen.jobs_taken(p_tenant, p_specs[i:i], i) f;
+			else
+				select f.* into o
+				from queen.job_show(0, i, l_made[1], null) f;
+			end if;
+		end if;
+		return next o;
+		if o.verdict not in (0, 5) then
+			return;
+		end if;
+	end loop;
+end $$;
+
+-- What a push of a client asks for: jobs_put, of arrays as long as each other.
+-- One row of a failing verdict alone, instead of all others.
+create or replace function queen.jobs_push_v1(p_tenant uuid, p_id uuid[], p_type text[],
+	p_queue text[], p_doc text[], p_rank smallint[], p_max_attempts int[],
+	p_due timestamptz[], p_pending boolean[], p_expires timestamptz[],
+	p_timeout_ms bigint[], p_lease_ms bigint[], p_policy text[], p_uniq text[],
+	p_rate text[], p_now timestamptz default null)
+returns setof queen.job_out
+language plpgsql volatile as $$
+declare
+	l_specs queen.job_spec[];
+begin
+	select array_agg(row(s.*)::queen.job_spec) into l_specs
+	from unnest(p_id, p_type, p_queue, p_doc, p_rank, p_max_attempts, p_due,
+		p_pending, p_expires, p_timeout_ms, p_lease_ms, p_policy, p_uniq,
+		p_rate) s;
+	return query select f.*
+	from queen.jobs_put(p_tenant, l_specs, false, null, p_now) f;
+end $$;
+
+-- Inside: makes due jobs of these queues available, at most p_limit of those that
+-- became due after p_since; how many.  Rows others hold are theirs.
+create or replace function queen.jobs_promote(p_queue bigint[], p_since timestamptz,
+	p_limit int, t timestamptz)
+returns int
+language plpgsql volatile as $$
+declare
+	n int;
+begin
+	with d as materialized (
+		select w.row, row_number() over (order by w.due_at desc, w.seq desc) nth
+		from (select x.* from unnest(p_queue) q(id)
+			cross join lateral (select j.ctid as row, j.due_at, j.seq
+				from queen.jobs j where j.queue_id = q.id
+					and j.state in (2, 3) and j.due_at > p_since
+					and j.due_at <= t
+				order by j.due_at limit p_limit
+				for update skip locked) x
+			limit p_limit) w)
+	update queen.jobs j set state = 0, enqueued_at = t - d.nth * interval '1 us'
+	from d where j.ctid = d.row;
+	get diagnostics n = row_count;
+	return n;
+end $$;
+
+-- Inside: locks up to p_count available jobs of these queues that no rate limits,
+-- in order, passing over expired ones and what others hold.  What is remembered
+-- (s_*: queue, rank, enqueued_at, seq) cuts a queue's part of the index into ranges,
+-- one behind each remembered place up to the next rank that has one.
+create or replace function queen.jobs_claim(p_queue bigint[], p_count int,
+	s_queue bigint[], s_rank smallint[], s_at timestamptz[], s_seq bigint[],
+	t timestamptz)
+returns tid[]
+language sql volatile as $$
+	with p as (
+		select q.ord, q.id, s.rank, s.at, s.seq
+		from unnest(p_queue) with ordinality q(id, ord)
+		join unnest(s_queue, s_rank, s_at, s_seq) s(id, rank, at, seq)
+			on s.id = q.id
+		union all
+		select q.ord, q.id, '-32768', '-infinity', 0
+		from unnest(p_queue) with ordinality q(id, ord)
+	), r as materialized (
+		select p.*, lead(p.rank, 1, 32767::smallint)
+			over (partition by p.ord order by p.rank) til
+		from p order by p.ord, p.rank)
+	select array_agg(x.row) from (
+		select j.row from r
+		cross join lateral (select j.ctid as row from queen.jobs j
+			where j.queue_id = r.id and j.state = 0 and j.rate_key is null
+				and (j.rank, j.enqueued_at, j.seq) > (r.rank, r.at, r.seq)
+				and j.rank < r.til
+				and (j.expires_at is null or j.expires_at > t)
+			order by j.rank, j.enqueued_at, j.seq limit p_count
+			for update skip locked) j
+		limit p_count) x
+$$;
+
+-- Inside: how many jobs may be claimed now under a limit whose row the caller has
+-- locked, or looks at; null = any number.
+create or replace function queen.job_allowed(p_queue bigint, p_key text, p_rate jsonb,
+	t timestamptz)
+returns bigint
+language sql volatile as $$
+	select least((p_rate ->> 'max')::bigint - (select coalesce(sum(w.n), 0)
+			from queen.ojs_rates r
+			cross join lateral unnest(r.taken_at, r.taken_n) w(at, n)
+			where r.queue_id = p_queue and r.key = p_key
+				and w.at > t - (p_rate ->> 'period_ms')::float8
+					* interval '1 ms'),
+		(p_rate ->> 'concurrency')::bigint - (select count(*)
+			from queen.jobs j where j.queue_id = p_queue and j.state = 1
+				and j.rate_key = p_key))
+$$;
+
+-- Inside: enters a claim of n jobs under a limit; entries closer than a hundredth of
+-- the period count as one, of the later time, so never too few are counted.
+create or replace function queen.job_rate_take(p_queue bigint, p_key text, p_rate jsonb,
+	p_n int, t timestamptz)
+returns void
+language sql volatile as $$
+	update queen.ojs_rates r set (taken_at, taken_n, until) = (
+		select array_agg(y.at order by y.at), array_agg(y.n order by y.at),
+			t + l.period
+		from (select max(x.at) at, sum(x.n)::int n
+			from (select u.at, u.n from unnest(r.taken_at, r.taken_n) u(at, n)
+				union all select t, p_n) x
+			where x.at > t - l.period
+			group by ceil(extract(epoch from x.at)
+				/ extract(epoch from l.period) * 100)) y)
+	from (select coalesce((p_rate ->> 'period_ms')::float8, 1000)
+		* interval '1 ms' period) l
+	where r.queue_id = p_queue and r.key = p_key
+$$;
+
+-- Inside: available jobs of one limited key as far as its limit goes, locked; its
+-- limit is that of the first of them.  Nothing when others are claiming under it.
+create or replace function queen.jobs_claim_key(p_queue bigint, p_key text, p_count int,
+	t timestamptz)
+returns setof tid
+language plpgsql volatile as $$
+declare
+	l_rate jsonb; l_n bigint;
+begin
+	select j.rate into l_rate from queen.jobs j
+	where j.queue_id = p_queue and j.state = 0 and j.rate_key is not null
+		and j.rate_key = p_key
+	order by j.rank, j.enqueued_at, j.seq limit 1;
+	if l_rate is null or queen.job_allowed(p_queue, p_key, l_rate, t) <= 0 then
+		return;
+	end if;
+	insert into queen.ojs_rates (queue_id, key, until) values (p_queue, p_key, t)
+	on conflict do nothing;
+	perform from queen.ojs_rates r where r.queue_id = p_queue and r.key = p_key
+	for update skip locked;
+	if not found then
+		return;
+	end if;
+	-- with the lock, in a new statement
+	l_n := least(p_count, queen.job_allowed(p_queue, p_key, l_rate, t));
+	return query
+	select j.ctid from queen.jobs j
+	where j.queue_id = p_queue and j.state = 0 and j.rate_key is not null
+		and j.rate_key = p_key and (j.expires_at is null or j.expires_at > t)
+	order by j.rank, j.enqueued_at, j.seq limit greatest(l_n, 0)
+	for update skip locked;
+end $$;
+
+-- Inside: of the claimed p_rows and what limits allow, the first p_count in order.
+-- Looks at 64 keys of a queue at most, from anywhere among them on: keys are hashes.
+create or replace function queen.jobs_claim_limited(p_queue bigint[], p_count int,
+	p_rows tid[], t timestamptz)
+returns tid[]
+language plpgsql volatile as $$
+declare
+	l_queue bigint; l_from text; l_key text; l_wrapped boolean;
+	l_rows tid[] := coalesce(p_rows, '{}');
+begin
+	foreach l_queue in array p_queue loop
+		l_from := md5(random()::text);
+		l_key := l_from;
+		l_wrapped := false;
+		for i in 1..64 loop
+			select j.rate_key into l_key from queen.jobs j
+			where j.queue_id = l_queue and j.state = 0
+				and j.rate_key is not null and j.rate_key > l_key
+			order by j.rate_key limit 1;
+			if l_key is null and not l_wrapped then
+				l_wrapped := true;
+				l_key := '';
+				continue;
+			end if;
+			exit when l_key is null or l_wrapped and l_key > l_from;
+			l_rows := l_rows || array(select queen.jobs_claim_key(l_queue,
+				l_key, p_count, t));
+		end loop;
+	end loop;
+	select array_agg(x.row) into l_rows
+	from (select j.ctid as row from queen.jobs j where j.ctid = any (l_rows)
+		order by array_position(p_queue, j.queue_id), j.rank, j.enqueued_at,
+			j.seq
+		limit p_count) x;
+	perform queen.job_rate_take(x.queue_id, x.rate_key, x.rate, x.n, t)
+	from (select j.queue_id, j.rate_key, (array_agg(j.rate))[1] rate,
+			count(*)::int n
+		from queen.jobs j where j.ctid = any (l_rows) and j.rate_key is not null
+		group by j.queue_id, j.rate_key) x;
+	return l_rows;
+end $$;
+
+-- Claims up to p_count jobs for p_worker, over the queues in order, then by rank
+-- and age.  Lease: p_lease_ms, else the job's, the queue's, p_default_lease_ms.
+-- p_seen_*: where the caller's last claims ended; empty = look from the start, which
+-- is done anyway when nothing is found there.  Rows: the jobs in order, then one of
+-- verdict 9 per queue asked for (idx, name, queue_id or null, attempt 1 = paused).
+-- Locks jobs and rate limits, waits for nobody.
+create or replace function queen.jobs_fetch_v1(p_tenant uuid, p_queues text[],
+	p_count int, p_worker text, p_lease_ms bigint, p_default_lease_ms bigint,
+	p_seen_queue bigint[], p_seen_rank smallint[], p_seen_at timestamptz[],
+	p_seen_seq bigint[], p_now timestamptz default null)
+returns setof queen.job_out
+language plpgsql volatile as $$
+declare
+	t timestamptz := coalesce(p_now, clock_timestamp());
+	l_id bigint[]; l_paused int[]; l_open bigint[]; l_rows tid[]; o queen.job_out;
+begin
+	select array_agg(q.id order by u.ord), array_agg(q.paused order by u.ord)
+	into l_id, l_paused
+	from unnest(p_queues) with ordinality u(name, ord)
+	left join lateral (select q.id, (q.paused_at is not null)::int paused
+		from queen.ojs_queues q where q.tenant = p_tenant
+			and q.name = u.name collate "C" and q.deleted_at is null
+		limit 1) q on true;
+	select array_agg(x.id order by x.ord) into l_open
+	from (select u.id, min(u.ord) ord from unnest(l_id, l_paused) with ordinality
+			u(id, paused, ord)
+		where u.paused = 0 group by u.id) x;
+
+	if l_open is not null and p_count > 0 then
+		-- of late: under a held snapshot entries of the index stay
+		perform queen.jobs_promote(l_open, t - interval '5 s', 100, t);
+		l_rows := queen.jobs_claim(l_open, p_count, p_seen_queue, p_seen_rank,
+			p_seen_at, p_seen_seq, t);
+		if l_rows is null and (queen.jobs_promote(l_open, '-infinity', 100, t) > 0
+			or cardinality(p_seen_queue) > 0) then
+			l_rows := queen.jobs_claim(l_open, p_count, '{}', '{}', '{}', '{}', t);
+		end if;
+		if exists (select from unnest(l_open) q(id)
+			cross join lateral (select from queen.jobs j
+				where j.queue_id = q.id and j.state = 0
+					and j.rate_key is not null limit 1) x) then
+			l_rows := queen.jobs_claim_limited(l_open, p_count, l_rows, t);
+		end if;
+	end if;
+	return query
+	with c as (
+		update queen.jobs j set state = 1, attempt = j.attempt + 1,
+			started_at = t, worker = p_worker,
+			(granted_ms, lease_until, wake_at) = (select l.ms,
+				t + l.ms * interval '1 ms',
+				t + least(l.ms, j.timeout_ms) * interval '1 ms'
+				from (select coalesce(p_lease_ms, j.lease_ms,
+					(select q.visibility_timeout_ms
+						from queen.ojs_queues q where q.id = j.queue_id),
+					p_default_lease_ms) ms offset 0) l)
+		where j.ctid = any (l_rows)
+		returning j)
+	select f.* from c cross join lateral queen.job_show(0, 0, c.j, null) f
+	order by array_position(l_open, f.queue_id), f.rank, f.enqueued_at, f.seq;
+	for i in 1..cardinality(p_queues) loop
+		o.verdict := 9;
+		o.idx := i;
+		o.queue := p_queues[i];
+		o.queue_id := l_id[i];
+		o.attempt := l_paused[i];
+		return next o;
+	end loop;
+end $$;

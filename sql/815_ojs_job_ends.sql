@@ -1,0 +1,293 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- How jobs of queen-ojs go on and end: ack, nack, heartbeat, cancel, activate, and
+-- what time does to them.
+--
+-- jobs_ack_v1, jobs_nack_v1, jobs_heartbeat_v1, jobs_cancel_v1, jobs_activate_v1,
+-- jobs_sweep_v1, jobs_prune_v1; inside: job_delay, job_stops, job_error, job_failed,
+-- job_lost, job_over.
+--
+-- Writes jobs; workflows through workflow_job_ended, which is told after the row is
+-- written.  READ COMMITTED is assumed: every transition is one guarded update, so of
+-- two at once one wins.  `state + 0` in a guard keeps the planner from the partial
+-- indexes, which would be walked instead of the key.
+
+-- Milliseconds before the next attempt, after failed attempt p_attempt; p_random of
+-- [0, 1) for the jitter, null = none.  Pure.
+create or replace function queen.job_delay(p_policy jsonb, p_attempt int,
+	p_random float8)
+returns bigint
+language plpgsql immutable as $$
+declare
+	l_first float8 := coalesce((p_policy ->> 'initial_ms')::float8, 1000);
+	l_by float8 := coalesce((p_policy ->> 'coefficient')::float8, 2);
+	l_most float8 := coalesce((p_policy ->> 'max_ms')::float8, 300000);
+	l_n float8 := greatest(p_attempt, 1); l_raw float8;
+	l_strategy text := coalesce(p_policy ->> 'strategy', 'exponential');
+	l_log float8;	-- of the factor: it may be beyond all numbers
+begin
+	l_log := case l_strategy when 'linear' then ln(l_n)
+		when 'exponential' then ln(l_by) * (l_n - 1)
+		when 'polynomial' then ln(l_n) * l_by
+		else 0 end;
+	if ln(l_first) + l_log > ln(l_most) + 1 then
+		l_raw := l_most;
+	else
+		l_raw := least(l_most, l_first * case l_strategy
+			when 'linear' then l_n
+			when 'exponential' then l_by ^ (l_n - 1)
+			when 'polynomial' then l_n ^ l_by
+			else 1 end);
+	end if;
+	if p_random is not null and coalesce((p_policy ->> 'jitter')::boolean, true) then
+		l_raw := least(l_most, l_raw * (0.5 + p_random));
+	end if;
+	return l_raw::bigint;
+end $$;
+
+-- Inside: does a policy's list name this error?  `auth.*` = begins with `auth.`.
+create or replace function queen.job_stops(p_policy jsonb, p_type text, p_class text,
+	p_code text)
+returns boolean
+language sql immutable as $$
+	select exists (select from jsonb_array_elements_text(p_policy -> 'stop') s(name)
+		cross join unnest(array[p_type, p_class, p_code]) e(name)
+		where e.name = s.name or right(s.name, 2) = '.*'
+			and starts_with(e.name, left(s.name, -1)))
+$$;
+
+-- Inside: the error of an attempt as it is kept, and the newest 25 of them.
+create or replace function queen.job_errors(p_errors text[], p_error text,
+	p_attempt int, t timestamptz)
+returns text[]
+language sql stable as $$
+	select coalesce(p_errors[greatest(1, cardinality(p_errors) - 23):], '{}')
+		|| format('{%s,"attempt":%s,"occurred_at":"%s"}', p_error, p_attempt,
+			to_char(t at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))
+$$;
+
+-- Inside: an active job after an attempt that failed: its row, not yet written.
+create or replace function queen.job_failed(j queen.jobs, p_error text, p_type text,
+	p_class text, p_code text, p_retryable boolean, p_random float8, t timestamptz)
+returns queen.jobs
+language plpgsql stable as $$
+begin
+	j.errors := queen.job_errors(j.errors, p_error, j.attempt, t);
+	j.has_error := true;
+	j.failed_at := t;
+	j.lease_until := null;
+	j.wake_at := null;
+	if p_code in ('DISCARD', 'FAIL', 'DEAD_LETTER')
+		or p_retryable is false and p_code is distinct from 'RETRY'
+		or queen.job_stops(j.policy, p_type, p_class, p_code)
+		or j.attempt >= j.max_attempts then
+		j.state := 7;
+		j.ran := true;
+		j.ended_at := t;
+		j.dead := case when p_code in ('DISCARD', 'FAIL') then false
+			when p_code = 'DEAD_LETTER' then true
+			else coalesce((j.policy ->> 'dead')::boolean, false) end;
+	else
+		j.state := 3;
+		j.retry_delay_ms := queen.job_delay(j.policy, j.attempt, p_random);
+		j.due_at := t + j.retry_delay_ms * interval '1 ms';
+	end if;
+	return j;
+end $$;
+
+-- Inside: an active job after a lease that ran out: available at once.
+create or replace function queen.job_lost(j queen.jobs, t timestamptz)
+returns queen.jobs
+language plpgsql stable as $$
+begin
+	j := queen.job_failed(j, format('"code":"visibility_timeout",'
+		'"type":"visibility_timeout","message":"The lease ended."'
+		',"details":{"lease_ms":%s}', j.granted_ms),
+		'visibility_timeout', null, null, null, null, t);
+	if j.state = 3 then
+		j.state := 0;
+		j.enqueued_at := t;
+		j.started_at := null;
+		j.due_at := null;
+		j.retry_delay_ms := null;
+	end if;
+	return j;
+end $$;
+
+-- Inside: an active job whose time was up, whichever clock it was.  Both at once:
+-- the execution timeout.
+create or replace function queen.job_woken(j queen.jobs, t timestamptz)
+returns queen.jobs
+language sql volatile as $$
+	select case when j.started_at + j.timeout_ms * interval '1 ms' <= t
+		then queen.job_failed(j, format('"code":"timeout","type":"timeout",'
+			'"message":"The execution timeout ran out.","details":'
+			'{"timeout_kind":"execution","limit_ms":%s,"elapsed_ms":%s}',
+			j.timeout_ms, floor(extract(epoch from t - j.started_at) * 1000)),
+			'timeout', null, null, null, random(), t)
+		else queen.job_lost(j, t) end
+$$;
+
+-- Inside: answers for a transition that was made; tells the workflow of an ended job.
+-- A job of a dropped queue is none.
+create or replace function queen.job_done(j queen.jobs, p_previous smallint,
+	t timestamptz)
+returns setof queen.job_out
+language plpgsql volatile as $$
+begin
+	if not exists (select from queen.ojs_queues q
+		where q.id = j.queue_id and q.deleted_at is null) then
+		return query select f.*
+		from queen.job_verdict(j.tenant, j.id, null, null, t) f;
+		return;
+	end if;
+	if j.workflow_id is not null and j.state in (5, 6, 7) then
+		perform queen.workflow_job_ended(j.tenant, j.workflow_id, j.id, t);
+	end if;
+	return query select f.* from queen.job_show(0, 1, j, p_previous) f;
+end $$;
+
+-- Completes the attempt p_worker (null: whoever) runs.  One row: verdict 0, 1 no such
+-- job, 2 not active, 7 another worker's, 8 another attempt.
+create or replace function queen.jobs_ack_v1(p_tenant uuid, p_id uuid, p_worker text,
+	p_attempt int, p_result text, p_now timestamptz default null)
+returns setof queen.job_out
+language plpgsql volatile as $$
+declare
+	t timestamptz := coalesce(p_now, clock_timestamp()); j queen.jobs;
+begin
+	update queen.jobs x set state = 5, ended_at = t, result = p_result,
+		has_error = false, lease_until = null, wake_at = null
+	where x.tenant = p_tenant and x.id = p_id and x.state + 0 = 1
+		and (p_worker <> x.worker) is not true
+		and (p_attempt <> x.attempt) is not true
+	returning x.* into j;
+	if j.id is null then
+		return query select f.*
+		from queen.job_verdict(p_tenant, p_id, p_worker, p_attempt, t) f;
+	else
+		return query select f.* from queen.job_done(j, 1::smallint, t) f;
+	end if;
+end $$;
+
+-- The attempt failed: retryable or discarded by the policy (p_type, p_class, p_code:
+-- what its list is matched with; p_code also directs).  p_requeue: it is given back, no
+-- error.  p_error: members of the stored error.  Verdicts as jobs_ack_v1.
+create or replace function queen.jobs_nack_v1(p_tenant uuid, p_id uuid, p_worker text,
+	p_attempt int, p_error text, p_type text, p_class text, p_code text,
+	p_retryable boolean, p_requeue boolean, p_random float8 default null,
+	p_now timestamptz default null)
+returns setof queen.job_out
+language plpgsql volatile as $$
+declare
+	t timestamptz := coalesce(p_now, clock_timestamp());
+	l_random float8 := coalesce(p_random, random()); j queen.jobs;
+begin
+	if p_requeue then
+		update queen.jobs x set state = 0, enqueued_at = t, started_at = null,
+			lease_until = null, wake_at = null
+		where x.tenant = p_tenant and x.id = p_id and x.state + 0 = 1
+			and (p_worker <> x.worker) is not true
+			and (p_attempt <> x.attempt) is not true
+		returning x.* into j;
+	else
+		update queen.jobs x set (state, ended_at, ran, dead, has_error, errors,
+			failed_at, retry_delay_ms, due_at, lease_until, wake_at) =
+			(select f.state, f.ended_at, f.ran, f.dead, f.has_error, f.errors,
+				f.failed_at, f.retry_delay_ms, f.due_at, f.lease_until,
+				f.wake_at
+			from queen.job_failed(x, p_error, p_type, p_class, p_code,
+				p_retryable, l_random, t) f)
+		where x.tenant = p_tenant and x.id = p_id and x.state + 0 = 1
+			and (p_worker <> x.worker) is not true
+			and (p_attempt <> x.attempt) is not true
+		returning x.* into j;
+	end if;
+	if j.id is null then
+		return query select f.*
+		from queen.job_verdict(p_tenant, p_id, p_worker, p_attempt, t) f;
+	else
+		return query select f.* from queen.job_done(j, 1::smallint, t) f;
+	end if;
+end $$;
+
+-- Restarts the leases of those jobs p_worker, or nobody by name, holds; p_lease_ms, else
+-- what was granted.  A row per id in order, held = extended; with no ids one row with a
+-- null id.  directive: the test hook of a held job.  Locks the jobs by id.
+create or replace function queen.jobs_heartbeat_v1(p_tenant uuid, p_worker text,
+	p_ids uuid[], p_lease_ms bigint, p_now timestamptz default null)
+returns table (id uuid, held boolean, directive text, server_time timestamptz)
+language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+	t timestamptz := coalesce(p_now, clock_timestamp());
+	l_ids uuid[]; l_rows tid[]; l_docs jsonb;
+begin
+	if coalesce(cardinality(p_ids), 0) = 0 then
+		return query select null::uuid, false, null::text, t;
+		return;
+	end if;
+	select array_agg(distinct u.id) into l_ids from unnest(p_ids) u(id);
+	select array_agg(x.row) into l_rows from unnest(l_ids) u(id)
+	cross join lateral (select j.ctid as row from queen.jobs j
+		where j.tenant = p_tenant and j.id = u.id and j.state + 0 = 1
+			and (p_worker <> j.worker) is not true
+		for no key update) x;
+	-- in a statement that sees what the locks waited for
+	with w as (
+		update queen.jobs j set (lease_until, wake_at) = (select n.til,
+			least(n.til, j.started_at + j.timeout_ms * interval '1 ms')
+			from (select t + coalesce(p_lease_ms, j.granted_ms)
+				* interval '1 ms' til) n)
+		where j.ctid = any (l_rows)
+		returning j.id, substring(j.doc from
+			'"x_test_directive":"(quiet|terminate)"') directive)
+	select jsonb_object_agg(w.id, w.directive) into l_docs from w;
+	return query
+	select u.id, coalesce(l_docs ? u.id::text, false), l_docs ->> u.id::text, t
+	from unnest(p_ids) with ordinality u(id, ord) order by u.ord;
+end $$;
+
+-- Cancels a job that has not ended.  One row: verdict 0 (previous_state), 1, 2.
+create or replace function queen.jobs_cancel_v1(p_tenant uuid, p_id uuid,
+	p_now timestamptz default null)
+returns setof queen.job_out
+language plpgsql volatile as $$
+declare
+	t timestamptz := coalesce(p_now, clock_timestamp()); j queen.jobs;
+begin
+	update queen.jobs x set state = 6, ended_at = t, lease_until = null,
+		wake_at = null,
+		previous_state = queen.job_state(x.state, x.due_at, x.expires_at, t)
+	where x.tenant = p_tenant and x.id = p_id and (x.state + 0 = 1
+		or x.state + 0 in (0, 2, 3, 4)
+			and (x.expires_at is null or x.expires_at > t))
+	returning x.* into j;
+	if j.id is null then
+		return query select f.*
+		from queen.job_verdict(p_tenant, p_id, null, null, t) f;
+	else
+		return query select f.* from queen.job_done(j, j.previous_state, t) f;
+	end if;
+end $$;
+
+-- A pending job becomes available, or scheduled while its time is ahead.  One row:
+-- verdict 0, 1, 2.
+create or replace function queen.jobs_activate_v1(p_tenant uuid, p_id uuid,
+	p_now timestamptz default null)
+returns setof queen.job_out
+language plpgsql volatile as $$
+declare
+	t timestamptz := coalesce(p_now, clock_timestamp()); j queen.jobs;
+begin
+	update queen.jobs x set state = case when x.due_at > t then 2 else 0 end,
+		enqueued_at = case when x.due_at > t then null else t end
+	where x.tenant = p_tenant and x.id = p_id and x.state + 0 = 4
+		and (x.expires_at is null or x.expires_at > t)
+	returning x.* into j;
+	if j.id is null then
+		return query select f.*
+		from queen.job_verdict(p_tenant, p_id, null, null, t) f;
+	else
+		return query select f.* from queen.job_done(j, 4::smallint, t) f;
+	end if;
+end $$;
