@@ -1,0 +1,631 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Batches of a stream: receive, ack, nack.  Schemas and locks: 850.
+--
+--   stream_receive_v1, stream_ack_v1, stream_nack_v1, stream_batch_v1
+--
+-- A batch is kept as one row per segment with the seqs of its events: what it
+-- holds stays the same when it is asked for again, and says to rotation which
+-- segments are still needed.  Only messages that were nacked have rows of
+-- their own.
+
+-- Events after p_a and up to p_b that p_subscription is to get, in no order, at
+-- most p_limit.  A range of transaction ids serves most; those that ran in p_a
+-- and ended before p_b are looked up one by one, so that a transaction held
+-- open for long does not widen the range.  The caller holds the log's key.
+create or replace function queen.stream_diff(p_queue_id bigint, p_subscription bigint,
+	p_a pg_snapshot, p_b pg_snapshot, p_segments smallint[], p_limit bigint)
+returns table (seq bigint, segment smallint, bytes int)
+language plpgsql volatile as $$
+declare
+	l_low bigint := pg_snapshot_xmax(p_a)::text::bigint;
+	l_ids bigint[]; l_sql text;
+begin
+	select array_agg(x.id) into l_ids from (
+		select i::text::bigint as id from pg_snapshot_xip(p_a) i
+		except select i::text::bigint from pg_snapshot_xip(p_b) i) x;
+	-- those just below the range are had cheaper by widening it
+	select least(l_low, min(x)) into l_low from unnest(l_ids) x where x >= l_low - 100;
+	select array_agg(x) into l_ids from unnest(l_ids) x where x < l_low;
+	l_sql := format('select e.seq, e.segment, e.bytes from %I.stream_events e
+		where e.segment = any (%L::smallint[])
+		and pg_visible_in_snapshot(e.txid, $1) and not pg_visible_in_snapshot(e.txid, $2)
+		and (e.owner is null or e.owner = $3) and ',
+		queen.stream_schema(p_queue_id), p_segments);
+	l_sql := format('%1$se.txid >= %2$L and e.txid < %3$L', l_sql, l_low, pg_snapshot_xmax(p_b))
+		|| coalesce(format(' union all %1$se.txid = any (%2$L::xid8[])', l_sql, l_ids), '');
+	return query execute l_sql || ' limit $4' using p_b, p_a, p_subscription, p_limit;
+end $$;
+
+-- The segments with events that a cursor at p_tick may not have seen.
+create or replace function queen.stream_after(p_queue_id bigint, p_tick bigint)
+returns smallint[] language plpgsql volatile as $$
+declare
+	l_segments smallint[];
+begin
+	execute format('select array_agg(g.segment) from %1$I.stream_segments g, queen.ojs_streams s
+		where s.queue_id = $1 and (g.segment = s.cur_segment or g.seal_tick > $2)',
+		queen.stream_schema(p_queue_id)) into l_segments using p_queue_id, p_tick;
+	return l_segments;
+end $$;
+
+-- How many events lie between two snapshots, counted up to p_limit, their
+-- bytes, and which.
+create or replace function queen.stream_collect(p_queue_id bigint, p_subscription bigint,
+	p_a pg_snapshot, p_b pg_snapshot, p_segments smallint[], p_limit bigint,
+	out n bigint, out bytes bigint, out seqs bigint[], out segments smallint[])
+language sql volatile as $$
+	select count(*), coalesce(sum(d.bytes), 0), array_agg(d.seq), array_agg(d.segment)
+	from queen.stream_diff(p_queue_id, p_subscription, p_a, p_b, p_segments, p_limit) d
+$$;
+
+-- The tick to try before p_high for a batch after p_low: the greatest whose
+-- max_seq is at most p_seq, else the first after p_low; null = none between.
+create or replace function queen.stream_tick_at(p_queue_id bigint, p_low bigint, p_high bigint,
+	p_seq bigint, out tick_id bigint, out snapshot pg_snapshot, out max_seq bigint)
+language plpgsql volatile as $$
+begin
+	execute format('select t.tick_id, t.snapshot, t.max_seq from %1$I.stream_ticks t
+		where t.tick_id = coalesce(
+			(select b.tick_id from %1$I.stream_ticks b where b.tick_id > $1
+			and b.tick_id < coalesce((select o.tick_id from %1$I.stream_ticks o
+				where o.tick_id > $1 and o.tick_id < $2 and o.max_seq > $3
+				order by o.tick_id limit 1), $2)
+			order by b.tick_id desc limit 1),
+			(select f.tick_id from %1$I.stream_ticks f
+			where f.tick_id > $1 and f.tick_id < $2 order by f.tick_id limit 1))',
+		queen.stream_schema(p_queue_id))
+	into tick_id, snapshot, max_seq using p_low, p_high, p_seq;
+end $$;
+
+-- How a batch may end.
+do $$ begin
+	create type queen.stream_end as (
+		verdict smallint,		-- 0, or 4 = too large
+		end_tick bigint,		-- null = nothing there
+		reached bigint,			-- up to this tick there is nothing
+		size bigint,			-- of the batch; 4: up to the newest tick
+		need bigint,			-- 4: of the smallest batch there is
+		seqs bigint[],
+		segments smallint[]
+	);
+exception when duplicate_object then null; end $$;
+
+-- The end of a batch after p_low when what lies up to p_high is too much: the
+-- greatest tick that fits in p_max and p_max_bytes, guessed by max_seq and
+-- counted.  The first batch there is goes out whatever its bytes; over p_max it
+-- is refused.
+create or replace function queen.stream_shorten(p_queue_id bigint, p_subscription bigint,
+	p_low bigint, p_high bigint, p_segments smallint[], p_max bigint, p_max_bytes bigint)
+returns queen.stream_end language plpgsql volatile as $$
+declare
+	l_low record; l_high record; l_try record; l record; e queen.stream_end;
+	l_n bigint; l_seq bigint;
+begin
+	execute format('select t.tick_id, t.snapshot, t.max_seq from %1$I.stream_ticks t
+		where t.tick_id = $1', queen.stream_schema(p_queue_id)) into l_low using p_low;
+	execute format('select t.tick_id, t.snapshot, t.max_seq from %1$I.stream_ticks t
+		where t.tick_id = $1', queen.stream_schema(p_queue_id)) into l_high using p_high;
+	select count(*) into l_n from queen.stream_diff(p_queue_id, p_subscription,
+		l_low.snapshot, l_high.snapshot, p_segments, 1000000);
+	e.size := l_n;
+	l_seq := l_low.max_seq + p_max;
+	loop
+		l_try := queen.stream_tick_at(p_queue_id, l_low.tick_id, l_high.tick_id, l_seq);
+		exit when l_try.tick_id is null;
+		l := queen.stream_collect(p_queue_id, p_subscription, l_low.snapshot,
+			l_try.snapshot, p_segments, p_max + 1);
+		if l.n = 0 then
+			l_low := l_try;
+			l_seq := greatest(l_low.max_seq + p_max, l_seq);
+		elsif l.n <= p_max and l.bytes <= p_max_bytes then
+			e.verdict := 0;
+			e.end_tick := l_try.tick_id;
+			e.size := l.n;
+			e.seqs := l.seqs;
+			e.segments := l.segments;
+			return e;
+		else
+			l_high := l_try;
+			l_seq := l_low.max_seq + case when l.n > p_max
+				then (l_try.max_seq - l_low.max_seq) / 2
+				else ((l_try.max_seq - l_low.max_seq)::numeric * p_max_bytes
+					/ l.bytes)::bigint end;
+		end if;
+	end loop;
+	l := queen.stream_collect(p_queue_id, p_subscription, l_low.snapshot, l_high.snapshot,
+		p_segments, 1000000);
+	e.verdict := case when l.n > p_max then 4 else 0 end;
+	e.need := l.n;
+	if e.verdict = 0 then
+		e.end_tick := l_high.tick_id;
+		e.size := l.n;
+		e.seqs := l.seqs;
+		e.segments := l.segments;
+	end if;
+	return e;
+end $$;
+
+-- The end of the next batch after tick p_cursor: the newest tick; when there is
+-- nothing up to it but the current snapshot shows something, a tick made here.
+-- What is refused is counted before, so that nothing is left of it.
+-- Locks: the tick key, only to make one.
+create or replace function queen.stream_next(p_queue_id bigint, p_subscription bigint,
+	p_cursor bigint, p_max bigint, p_max_bytes bigint, p_now timestamptz)
+returns queen.stream_end language plpgsql volatile as $$
+declare
+	l_segments smallint[] := queen.stream_after(p_queue_id, p_cursor);
+	l_locked boolean := false; l_a pg_snapshot; l_b pg_snapshot; l_tick bigint;
+	l record; e queen.stream_end;
+begin
+	e.verdict := 0;
+	e.reached := p_cursor;
+	execute format('select t.snapshot from %1$I.stream_ticks t where t.tick_id = $1',
+		queen.stream_schema(p_queue_id)) into strict l_a using p_cursor;
+	loop
+		execute format('select t.tick_id, t.snapshot from %1$I.stream_ticks t
+			order by t.tick_id desc limit 1', queen.stream_schema(p_queue_id))
+		into l_tick, l_b;
+		if l_tick = e.reached then
+			select pg_current_snapshot() into l_b;
+		end if;
+		l := queen.stream_collect(p_queue_id, p_subscription, l_a, l_b, l_segments,
+			case when l_tick = e.reached and not l_locked then 1 else p_max + 1 end);
+		if l_tick > e.reached and l.n = 0 then
+			e.reached := l_tick;
+			l_a := l_b;
+		elsif l_tick > e.reached and (l.n > p_max or l.bytes > p_max_bytes) then
+			return queen.stream_shorten(p_queue_id, p_subscription, e.reached, l_tick,
+				l_segments, p_max, p_max_bytes);
+		elsif l.n = 0 then
+			return e;
+		elsif l_tick = e.reached and not l_locked then
+			perform pg_advisory_xact_lock(1869247282, queen.stream_key(p_queue_id));
+			l_locked := true;
+		else
+			exit;
+		end if;
+	end loop;
+	if l.n > p_max then
+		e.verdict := 4;
+		select count(*) into e.size from queen.stream_diff(p_queue_id, p_subscription,
+			l_a, l_b, l_segments, 1000000);
+		e.need := e.size;
+		return e;
+	end if;
+	e.end_tick := case when l_tick > e.reached then l_tick
+		else queen.stream_tick_put(p_queue_id, l_b, p_now) end;
+	e.size := l.n;
+	e.seqs := l.seqs;
+	e.segments := l.segments;
+	return e;
+end $$;
+
+-- Whether a receive has anything to do; if not, it writes nothing: verdict 0
+-- yes, 1 no, 3 no such consumer, 5 plain and cooperative mixed.
+create or replace function queen.stream_peek(p_queue_id bigint, p_consumer text,
+	p_member text, p_dead_at timestamptz)
+returns smallint language plpgsql volatile as $$
+declare
+	l record; l_snapshot pg_snapshot; l_found boolean;
+begin
+	execute format('select s.id, s.last_tick, s.next_tick, t.tick_id, t.snapshot,
+			exists (select from %1$I.stream_batches b where b.subscription_id = s.id
+				and b.acked_at is null and (b.member in ($2, '''') or $2 = ''''
+				or b.active_at < $3)) as busy
+		from %1$I.stream_subscriptions s, (select * from %1$I.stream_ticks
+			order by tick_id desc limit 1) t
+		where s.consumer = $1', queen.stream_schema(p_queue_id))
+	into l using p_consumer, p_member, p_dead_at;
+	if l.id is null then
+		return 3;
+	elsif l.busy or l.next_tick <> l.tick_id then
+		return 0;
+	elsif p_member = '' and l.last_tick <> l.next_tick then
+		return 5;
+	end if;
+	select pg_current_snapshot() into l_snapshot;
+	select exists (select from queen.stream_diff(p_queue_id, l.id, l.snapshot, l_snapshot,
+		queen.stream_after(p_queue_id, l.tick_id), 1)) into l_found;
+	return case when l_found then 0 else 1 end;
+end $$;
+
+-- Under the subscription's lock: the batch this member holds, or one taken from
+-- a member that was not heard of since p_dead_at, under a new id.
+create or replace function queen.stream_held(p_queue_id bigint, p_subscription bigint,
+	p_member text, p_dead_at timestamptz, p_now timestamptz)
+returns bigint language plpgsql volatile as $$
+declare
+	l_s text := queen.stream_schema(p_queue_id); l_old bigint; l_id bigint;
+begin
+	execute format('update %1$I.stream_batches set active_at = $3 where subscription_id = $1
+		and member = $2 and acked_at is null returning batch_id', l_s)
+	into l_id using p_subscription, p_member, p_now;
+	if l_id is not null or p_member = '' or p_dead_at is null then
+		return l_id;
+	end if;
+	execute format('select b.batch_id from %1$I.stream_batches b where b.subscription_id = $1
+		and b.acked_at is null and b.active_at < $2 order by b.start_tick limit 1', l_s)
+	into l_old using p_subscription, p_dead_at;
+	if l_old is not null then
+		l_id := nextval('queen.ojs_batch_ids');
+		execute format('with e as (update %1$I.stream_batch_events set batch_id = $2
+				where batch_id = $1),
+			n as (update %1$I.stream_nacks set batch_id = $2 where batch_id = $1)
+			update %1$I.stream_batches set batch_id = $2, member = $3, active_at = $4
+			where batch_id = $1', l_s) using l_old, l_id, p_member, p_now;
+	end if;
+	return l_id;
+end $$;
+
+-- Moves an idle cursor on to a tick up to which there was nothing; in a group
+-- with batches under way, by an acked batch without events: no hole in the chain.
+create or replace function queen.stream_skip(p_queue_id bigint, p_subscription bigint,
+	p_tick bigint, p_now timestamptz)
+returns void language plpgsql volatile as $$
+begin
+	execute format('with b as (insert into %1$I.stream_batches (batch_id, subscription_id,
+			member, start_tick, end_tick, size, created_at, active_at, acked_at)
+		select nextval(''queen.ojs_batch_ids''), s.id, '''', s.next_tick, $2, 0, $3, $3, $3
+		from %1$I.stream_subscriptions s where s.id = $1 and s.last_tick < s.next_tick)
+		update %1$I.stream_subscriptions set next_tick = $2, active_at = $3,
+			last_tick = case when last_tick = next_tick then $2 else last_tick end
+		where id = $1', queen.stream_schema(p_queue_id)) using p_subscription, p_tick, p_now;
+end $$;
+
+-- Stores a batch; its id.
+create or replace function queen.stream_batch_put(p_queue_id bigint, p_subscription bigint,
+	p_member text, p_end queen.stream_end, p_now timestamptz)
+returns bigint language plpgsql volatile as $$
+declare
+	l_id bigint := nextval('queen.ojs_batch_ids');
+begin
+	execute format('with e as (insert into %1$I.stream_batch_events (batch_id, segment, seqs)
+			select $2, u.segment, array_agg(u.seq order by u.seq)
+			from unnest($5, $6) u (seq, segment) group by u.segment),
+		s as (update %1$I.stream_subscriptions set active_at = $8,
+			next_tick = case when $3 = '''' then next_tick else $4 end where id = $1)
+		insert into %1$I.stream_batches (batch_id, subscription_id, member, start_tick,
+			end_tick, size, created_at, active_at)
+		select $2, s.id, $3, s.next_tick, $4, $7, $8, $8
+		from %1$I.stream_subscriptions s where s.id = $1', queen.stream_schema(p_queue_id))
+	using p_subscription, l_id, p_member, p_end.end_tick, p_end.seqs, p_end.segments,
+		p_end.size, p_now;
+	return l_id;
+end $$;
+
+-- A batch as receive answers it: its messages in order, what was nacked marked.
+create or replace function queen.stream_messages(p_queue_id bigint, p_batch bigint,
+	p_payload boolean)
+returns table (seq bigint, event_id text, type text, payload text, headers text,
+	retry_count int, created_at timestamptz, outcome smallint)
+language plpgsql volatile as $$
+declare
+	l_sql text; l_segment smallint; l_s text := queen.stream_schema(p_queue_id);
+begin
+	for l_segment in execute format('select segment from %I.stream_batch_events
+		where batch_id = $1', l_s) using p_batch
+	loop
+		l_sql := concat(l_sql || ' union all ', format('select e.seq, e.event_id, e.type, '
+			|| case when p_payload then 'e.payload::text, e.headers::text'
+				else 'null::text, null::text' end
+			|| ', e.retry_count, e.created_at, coalesce(n.outcome, 0::smallint)
+			from %1$I.stream_batch_events b
+			cross join lateral unnest(b.seqs) q (seq)
+			join %1$I.stream_events_%2$s e on e.seq = q.seq
+			left join %1$I.stream_nacks n on n.batch_id = $1 and n.seq = e.seq
+			where b.batch_id = $1 and b.segment = %2$s', l_s, l_segment));
+	end loop;
+	if l_sql is not null then
+		return query execute l_sql || ' order by 1' using p_batch;
+	end if;
+end $$;
+
+-- The batch of a consumer, or of a member of its group: first a row that says
+-- what it is, then its messages.  The same again until it is acked.
+-- verdict 0, 1 nothing there, 2 no queue, 3 no consumer, 4 over p_max (need =
+-- what would do), 5 plain and cooperative mixed, 9 needs rebase.
+-- p_dead_ms: null, or a member silent for longer loses its batch to this one.
+-- Locks: log and care keys shared, subscription, tick key, batches; none of
+-- them, and no transaction id, when there is nothing.
+create or replace function queen.stream_receive_v1(p_tenant uuid, p_queue text,
+	p_consumer text, p_member text, p_max int, p_max_bytes bigint, p_dead_ms bigint,
+	p_now timestamptz default null)
+returns table (verdict smallint, queue_id bigint, batch_id bigint, start_tick bigint,
+	end_tick bigint, redelivered boolean, batch_at timestamptz, size bigint, need bigint,
+	seq bigint, event_id text, type text, payload text, headers text, retry_count int,
+	created_at timestamptz, outcome smallint)
+language plpgsql volatile as $$
+declare
+	l_now timestamptz := coalesce(p_now, clock_timestamp());
+	l_dead timestamptz := l_now - p_dead_ms * interval '1 ms';
+	l record;
+begin
+	l := queen.stream_open(p_tenant, p_queue);
+	queue_id := l.o_id;
+	verdict := case when l.o_id is null then 2 when not l.o_live then 3
+		when l.o_stale then 9 else 0 end;
+	if verdict = 0 then
+		perform pg_advisory_xact_lock_shared(1869247283, queen.stream_key(l.o_id));
+		verdict := queen.stream_peek(l.o_id, p_consumer, coalesce(p_member, ''), l_dead);
+	end if;
+	if verdict = 0 then
+		select r.o_verdict, r.o_batch, r.o_again, r.o_size, r.o_need
+		into verdict, batch_id, redelivered, size, need
+		from queen.stream_take(l.o_id, p_consumer, coalesce(p_member, ''), p_max,
+			coalesce(p_max_bytes, 9223372036854775807), l_dead, l_now) r;
+	end if;
+	if verdict = 0 then
+		execute format('select start_tick, end_tick, created_at from %I.stream_batches
+			where batch_id = $1', queen.stream_schema(l.o_id))
+		into start_tick, end_tick, batch_at using batch_id;
+	else
+		batch_id := null;
+	end if;
+	return next;
+	return query select null::smallint, null::bigint, null::bigint, null::bigint, null::bigint,
+		null::boolean, null::timestamptz, null::bigint, null::bigint, m.*
+		from queen.stream_messages(l.o_id, batch_id, true) m where batch_id is not null;
+end $$;
+
+-- What stream_receive_v1 does once there is something: the batch held already,
+-- or a new one.
+create or replace function queen.stream_take(p_queue_id bigint, p_consumer text, p_member text,
+	p_max int, p_max_bytes bigint, p_dead_at timestamptz, p_now timestamptz,
+	out o_verdict smallint, out o_batch bigint, out o_again boolean, out o_size bigint,
+	out o_need bigint)
+language plpgsql volatile as $$
+declare
+	l_s text := queen.stream_schema(p_queue_id); l record; e queen.stream_end;
+begin
+	execute format('select s.id, s.last_tick, s.next_tick from %1$I.stream_subscriptions s
+		where s.consumer = $1 for update', l_s) into l using p_consumer;
+	if l.id is null then
+		o_verdict := 3;
+		return;
+	end if;
+	execute format('select exists (select from %1$I.stream_batches b
+		where b.subscription_id = $1 and b.acked_at is null and (b.member = '''') <> ($2 = ''''))',
+		l_s) into o_again using l.id, p_member;
+	if o_again or p_member = '' and l.last_tick <> l.next_tick then
+		o_verdict := 5;
+		return;
+	end if;
+	o_verdict := 0;
+	o_batch := queen.stream_held(p_queue_id, l.id, p_member, p_dead_at, p_now);
+	o_again := o_batch is not null;
+	if o_again then
+		execute format('select b.size from %1$I.stream_batches b where b.batch_id = $1', l_s)
+		into o_size using o_batch;
+		o_need := o_size;
+		o_verdict := case when o_size > p_max then 4 else 0 end;
+		return;
+	end if;
+	e := queen.stream_next(p_queue_id, l.id, l.next_tick, p_max, p_max_bytes, p_now);
+	o_verdict := e.verdict;
+	o_size := e.size;
+	o_need := e.need;
+	if e.verdict = 0 and e.end_tick is not null then
+		o_batch := queen.stream_batch_put(p_queue_id, l.id, p_member, e, p_now);
+	elsif e.verdict = 0 then
+		o_verdict := 1;
+		if e.reached > l.next_tick then
+			perform queen.stream_skip(p_queue_id, l.id, e.reached, p_now);
+		end if;
+	end if;
+	if e.verdict = 0 then
+		perform queen.stream_wake(p_queue_id, p_now + interval '5 s');
+	end if;
+end $$;
+
+-- A batch while it is active, as receive answers it; payload and headers only
+-- with p_payload.  verdict 0, 2, 6 no such batch, 9.
+create or replace function queen.stream_batch_v1(p_tenant uuid, p_queue text, p_batch bigint,
+	p_payload boolean, p_now timestamptz default null)
+returns table (verdict smallint, queue_id bigint, batch_id bigint, start_tick bigint,
+	end_tick bigint, redelivered boolean, batch_at timestamptz, size bigint, need bigint,
+	consumer text, member text,
+	seq bigint, event_id text, type text, payload text, headers text, retry_count int,
+	created_at timestamptz, outcome smallint)
+language plpgsql volatile as $$
+declare
+	l record;
+begin
+	l := queen.stream_open(p_tenant, p_queue);
+	queue_id := l.o_id;
+	if l.o_live and not l.o_stale then
+		execute format('select b.batch_id, b.start_tick, b.end_tick, true, b.created_at, b.size,
+				s.consumer, b.member
+			from %1$I.stream_batches b
+			join %1$I.stream_subscriptions s on s.id = b.subscription_id
+			where b.batch_id = $1 and b.acked_at is null', queen.stream_schema(l.o_id))
+		into batch_id, start_tick, end_tick, redelivered, batch_at, size, consumer, member
+		using p_batch;
+	end if;
+	verdict := case when l.o_id is null then 2 when l.o_stale then 9
+		when batch_id is null then 6 else 0 end;
+	return next;
+	return query select null::smallint, null::bigint, null::bigint, null::bigint, null::bigint,
+		null::boolean, null::timestamptz, null::bigint, null::bigint, null::text, null::text,
+		m.* from queen.stream_messages(l.o_id, batch_id, p_payload) m
+		where batch_id is not null;
+end $$;
+
+-- Opens a batch to change it: takes the care key if asked, locks the
+-- subscription, then looks again at the
+-- batch, which a reposition or an ack may have taken meanwhile.
+-- o_verdict 0, 2, 6 no such batch, 8 acked, waits for earlier ones, 9.
+create or replace function queen.stream_hold(p_tenant uuid, p_queue text, p_batch bigint,
+	p_care boolean, out o_verdict smallint, out o_id bigint, out o_sub bigint, out o_consumer text,
+	out o_member text, out o_end bigint, out o_cur smallint)
+language plpgsql volatile as $$
+declare
+	l record; l_s text; l_acked timestamptz;
+begin
+	l := queen.stream_open(p_tenant, p_queue);
+	o_id := l.o_id;
+	o_cur := l.o_cur;
+	o_verdict := case when l.o_id is null then 2 when l.o_stale then 9 else 6 end;
+	if l.o_live is not true or l.o_stale then
+		return;
+	end if;
+	l_s := queen.stream_schema(l.o_id);
+	if p_care then
+		perform pg_advisory_xact_lock_shared(1869247283, queen.stream_key(l.o_id));
+	end if;
+	execute format('select s.id, s.consumer from %1$I.stream_subscriptions s
+		where s.id = (select b.subscription_id from %1$I.stream_batches b
+			where b.batch_id = $1) for update', l_s) into o_sub, o_consumer using p_batch;
+	if o_sub is null then
+		return;
+	end if;
+	execute format('select b.member, b.end_tick, b.acked_at from %1$I.stream_batches b
+		where b.batch_id = $1 for update', l_s) into o_member, o_end, l_acked using p_batch;
+	o_verdict := case when o_end is null then 6 when l_acked is not null then 8 else 0 end;
+end $$;
+
+-- Acknowledges a batch; one row.  A plain cursor moves to its end; that of a
+-- group over all acked batches that follow one another.  p_consumer, p_member:
+-- null, or who says it.  verdict 0, 2, 6, 7 held by another, 8, 9.
+-- Locks: log key shared, subscription, batch.
+create or replace function queen.stream_ack_v1(p_tenant uuid, p_queue text, p_batch bigint,
+	p_consumer text, p_member text, p_now timestamptz default null)
+returns table (verdict smallint, queue_id bigint, consumer text, last_tick bigint,
+	next_tick bigint)
+language plpgsql volatile as $$
+declare
+	l record; l_s text; l_last bigint;
+begin
+	l := queen.stream_hold(p_tenant, p_queue, p_batch, false);
+	queue_id := l.o_id;
+	consumer := l.o_consumer;
+	verdict := case when l.o_verdict in (0, 8) and (p_consumer <> l.o_consumer
+		or p_member <> l.o_member) then 7 else l.o_verdict end;
+	if verdict > 0 then
+		return next;
+		return;
+	end if;
+	l_s := queen.stream_schema(l.o_id);
+	execute format('with e as (delete from %1$I.stream_batch_events where batch_id = $1),
+		n as (delete from %1$I.stream_nacks where batch_id = $1)
+		update %1$I.stream_batches set acked_at = $2 where batch_id = $1', l_s)
+	using p_batch, coalesce(p_now, clock_timestamp());
+	execute format('select s.last_tick from %1$I.stream_subscriptions s where s.id = $1', l_s)
+	into last_tick using l.o_sub;
+	loop
+		execute format('delete from %1$I.stream_batches where subscription_id = $1
+			and start_tick = $2 and acked_at is not null returning end_tick', l_s)
+		into l_last using l.o_sub, last_tick;
+		exit when l_last is null;
+		last_tick := l_last;
+	end loop;
+	execute format('update %1$I.stream_subscriptions s set last_tick = $2,
+			next_tick = greatest(s.next_tick, $2), active_at = $3
+		where s.id = $1 returning s.next_tick', l_s)
+	into next_tick using l.o_sub, last_tick, coalesce(p_now, clock_timestamp());
+	return next;
+end $$;
+
+-- Where in a batch a message is, by seq or by id or both: the seqs that match.
+create or replace function queen.stream_find(p_queue_id bigint, p_batch bigint, p_message text,
+	p_seq bigint)
+returns table (seq bigint, segment smallint)
+language plpgsql volatile as $$
+declare
+	l_s text := queen.stream_schema(p_queue_id); l_segment smallint;
+begin
+	for l_segment in execute format('select b.segment from %I.stream_batch_events b
+		where b.batch_id = $1 and ($2 is null or $2 = any (b.seqs))', l_s)
+		using p_batch, p_seq
+	loop
+		return query execute format('select e.seq, e.segment from unnest(case when $2 is null
+				then (select b.seqs from %1$I.stream_batch_events b
+					where b.batch_id = $1 and b.segment = %2$s)
+				else array[$2] end) q (seq)
+			join %1$I.stream_events_%2$s e on e.seq = q.seq
+			where $3 is null or e.event_id = $3 order by e.seq limit 100',
+			l_s, l_segment) using p_batch, p_seq, p_message;
+	end loop;
+end $$;
+
+-- Gives one message of an active batch back: it comes again after p_retry_ms
+-- (null = 60 s), to this consumer alone, or when it came too often it is filed
+-- as a dead letter.  Said again: the same answer, nothing written.  One row:
+-- verdict 0, 2, 6, 8, 9, 10 not in the batch, 11 several have the id (seqs).
+-- Locks: log and care keys shared, subscription, batch.
+create or replace function queen.stream_nack_v1(p_tenant uuid, p_queue text, p_batch bigint,
+	p_message text, p_seq bigint, p_retry_ms bigint, p_reason text,
+	p_now timestamptz default null)
+returns table (verdict smallint, queue_id bigint, message_id text, seq bigint,
+	outcome smallint, retry_count int, max_retries int, deliver_at timestamptz,
+	dead_letter_id bigint, seqs bigint[])
+language plpgsql volatile as $$
+declare
+	l record; l_s text; l_segment smallint; l_now timestamptz := coalesce(p_now, clock_timestamp());
+begin
+	l := queen.stream_hold(p_tenant, p_queue, p_batch, true);
+	queue_id := l.o_id;
+	verdict := l.o_verdict;
+	if verdict = 0 then
+		select array_agg(f.seq), min(f.segment) into seqs, l_segment
+		from queen.stream_find(l.o_id, p_batch, p_message, p_seq) f;
+		verdict := case coalesce(cardinality(seqs), 0) when 0 then 10 when 1 then 0 else 11 end;
+	end if;
+	if verdict = 0 then
+		seq := seqs[1];
+		perform queen.stream_nack_put(l.o_id, p_batch, l.o_sub, l.o_consumer, l_segment, seq,
+			l_now + coalesce(p_retry_ms, 60000) * interval '1 ms',
+			coalesce(p_reason, 'max retries exceeded'), l_now);
+		execute format('select e.event_id, n.outcome, n.retry_count, n.max_retries,
+				n.deliver_at, n.dead_letter_id
+			from %1$I.stream_nacks n, %1$I.stream_events_%2$s e
+			where n.batch_id = $1 and n.seq = $2 and e.seq = $2',
+			queen.stream_schema(l.o_id), l_segment)
+		into message_id, outcome, retry_count, max_retries, deliver_at, dead_letter_id
+		using p_batch, seq;
+	end if;
+	return next;
+end $$;
+
+-- Files the nack of a message unless it is filed: a retry or a dead letter, both
+-- copies of the stored event.  The caller holds the care key and the batch.
+create or replace function queen.stream_nack_put(p_queue_id bigint, p_batch bigint,
+	p_subscription bigint, p_consumer text, p_segment smallint, p_seq bigint,
+	p_deliver_at timestamptz, p_reason text, p_now timestamptz)
+returns void language plpgsql volatile as $$
+declare
+	l_s text := queen.stream_schema(p_queue_id); l_max int; l_count int; l_dead bigint;
+begin
+	execute format('select e.retry_count from %1$I.stream_events_%2$s e where e.seq = $2
+		and not exists (select from %1$I.stream_nacks n where n.batch_id = $1 and n.seq = $2)',
+		l_s, p_segment) into l_count using p_batch, p_seq;
+	if l_count is null then
+		return;
+	end if;
+	select c.max_retries into l_max from queen.stream_config_get(p_queue_id) c;
+	if l_count < l_max then
+		execute format('insert into %1$I.stream_retry_events as r (subscription_id, seq, bytes,
+				retry_count, deliver_at, created_at, event_id, type, payload, headers)
+			select $1, e.seq, e.bytes, e.retry_count + 1, $3, e.created_at, e.event_id, e.type,
+				e.payload, e.headers
+			from %1$I.stream_events_%2$s e where e.seq = $2
+			on conflict (subscription_id, seq) do update set
+				retry_count = excluded.retry_count, deliver_at = excluded.deliver_at',
+			l_s, p_segment) using p_subscription, p_seq, p_deliver_at;
+		perform queen.stream_wake(p_queue_id, p_deliver_at);
+	else
+		execute format('insert into %1$I.stream_dead_letters as d (consumer, seq, bytes,
+				retry_count, created_at, failed_at, event_id, type, payload, headers, reason)
+			select $1, e.seq, e.bytes, e.retry_count, e.created_at, $3, e.event_id, e.type,
+				e.payload, e.headers, $4
+			from %1$I.stream_events_%2$s e where e.seq = $2
+			on conflict (consumer, seq) do update set
+				failed_at = excluded.failed_at, reason = excluded.reason
+			returning d.id', l_s, p_segment) into l_dead using p_consumer, p_seq, p_now, p_reason;
+	end if;
+	execute format('insert into %1$I.stream_nacks (batch_id, seq, outcome, retry_count,
+			max_retries, deliver_at, dead_letter_id)
+		values ($1, $2, case when $5 is null then 1 else 2 end,
+			case when $5 is null then $3 + 1 else $3 end, $4,
+			case when $5 is null then $6 end, $5)', l_s)
+	using p_batch, p_seq, l_count, l_max, l_dead, p_deliver_at;
+end $$;
