@@ -244,17 +244,18 @@ code_of(int status)
 	}
 }
 
-/* The size is not known when chunks go beyond the limit. */
+/* No size where chunks go beyond the limit, or it is no number we know. */
 static struct span
 size_details(struct hsrv_req *r)
 {
 	long long limit = ctx_of(r)->conf->max_body_bytes;
-	struct span size;
+	struct span s;
+	int64_t size;
 
-	if (!hsrv_header(r, "content-length", &size))
+	if (!hsrv_header(r, "content-length", &s) || !span_i64(s, &size))
 		return arena_printf(hsrv_arena(r), "\"limit\":%lld", limit);
-	return arena_printf(hsrv_arena(r), "\"size\":%.*s,\"limit\":%lld",
-		SPAN_ARG(size), limit);
+	return arena_printf(hsrv_arena(r), "\"size\":%lld,\"limit\":%lld",
+		(long long)size, limit);
 }
 
 void
