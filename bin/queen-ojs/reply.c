@@ -240,7 +240,9 @@ code_of(int status)
 	case 429:
 		return "rate_limited";
 	default:
-		return status >= 500 ? "backend_error" : "invalid_request";
+		/* 501 and 505 are what the client asked for */
+		return status == 500 || status == 503 ? "backend_error"
+						      : "invalid_request";
 	}
 }
 
@@ -267,5 +269,7 @@ reply_error(struct hsrv_req *r, int status, const char *text)
 
 	if (status == 413)
 		p.details = size_details(r);
+	if (status == 503)
+		hsrv_add_header(r, "Retry-After", "1");
 	write_problem(r, &p);
 }
