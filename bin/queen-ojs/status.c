@@ -189,8 +189,6 @@ static const struct {
 	{ "crons", "queen_ojs_crons", "Recurring jobs." },
 	{ "workflows", "queen_ojs_workflows", "Workflows that run." },
 	{ "streams", "queen_ojs_streams", "Queues with a stream." },
-	{ "stream_consumers", "queen_ojs_stream_consumers",
-		"Subscriptions of all streams." },
 	{ "stream_pinned", "queen_ojs_stream_pinned",
 		"Streams whose log a consumer holds past twice its retention." },
 };
