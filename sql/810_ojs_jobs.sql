@@ -3,8 +3,8 @@
 -- table.
 --
 -- jobs_push_v1, jobs_fetch_v1; inside: job_show, job_state, job_verdict,
--- jobs_put, jobs_insert, jobs_unique, jobs_full, jobs_promote, jobs_claim,
--- jobs_claim_limited.  How jobs end: 815.  Reads: 817.
+-- job_at, jobs_put and its parts, jobs_promote, jobs_claim, jobs_claim_limited and
+-- theirs.  How jobs end: 815.  Reads: 817.
 --
 -- Writes jobs, ojs_rates, ojs_job_counts; queues through ojs_queue_ensure.
 -- Lock order: the queue's shared lock, unique keys in order, jobs, workflow.
@@ -128,7 +128,8 @@ create index if not exists jobs_expires on queen.jobs (expires_at)
 -- promotion in a fetch; with those below, exact counts of a queue
 create index if not exists jobs_waiting on queen.jobs (queue_id, due_at) include (state)
 	where state in (2, 3);
-create index if not exists jobs_busy on queen.jobs (queue_id, state) where state in (1, 4);
+create index if not exists jobs_busy on queen.jobs (queue_id, state)
+	where state in (1, 4, 8);
 create index if not exists jobs_ended on queen.jobs (queue_id, ended_at) include (state)
 	where state in (5, 6, 7) and not dead;
 create index if not exists jobs_dead on queen.jobs (queue_id, ended_at, seq)
@@ -619,7 +620,7 @@ begin
 	where j.queue_id = p_queue and j.state = 0 and j.rate_key is not null
 		and j.rate_key = p_key
 	order by j.rank, j.enqueued_at, j.seq limit 1;
-	if l_rate is null or queen.job_allowed(p_queue, p_key, l_rate, t) <= 0 then
+	if l_rate is null then
 		return;
 	end if;
 	insert into queen.ojs_rates (queue_id, key, until) values (p_queue, p_key, t)
@@ -639,35 +640,43 @@ begin
 	for update skip locked;
 end $$;
 
+-- Inside: keys of limited jobs of a queue that have some left, as far as can be told
+-- without the lock.  Looks at 64 at most, from anywhere among them on: keys are hashes.
+create or replace function queen.jobs_limited_keys(p_queue bigint, t timestamptz)
+returns setof text
+language plpgsql volatile as $$
+declare
+	l_from text := md5(random()::text); l_wrapped boolean := false;
+	l_key text := l_from; l_rate jsonb;
+begin
+	for i in 1..64 loop
+		select j.rate_key, j.rate into l_key, l_rate from queen.jobs j
+		where j.queue_id = p_queue and j.state = 0
+			and j.rate_key is not null and j.rate_key > l_key
+		order by j.rate_key, j.rank, j.enqueued_at, j.seq limit 1;
+		if l_key is null and not l_wrapped then
+			l_wrapped := true;
+			l_key := '';
+			continue;
+		end if;
+		exit when l_key is null or l_wrapped and l_key > l_from;
+		if coalesce(queen.job_allowed(p_queue, l_key, l_rate, t), 1) > 0 then
+			return next l_key;
+		end if;
+	end loop;
+end $$;
+
 -- Inside: of the claimed p_rows and what limits allow, the first p_count in order.
--- Looks at 64 keys of a queue at most, from anywhere among them on: keys are hashes.
 create or replace function queen.jobs_claim_limited(p_queue bigint[], p_count int,
 	p_rows tid[], t timestamptz)
 returns tid[]
 language plpgsql volatile as $$
 declare
-	l_queue bigint; l_from text; l_key text; l_wrapped boolean;
-	l_rows tid[] := coalesce(p_rows, '{}');
+	l_rows tid[];
 begin
-	foreach l_queue in array p_queue loop
-		l_from := md5(random()::text);
-		l_key := l_from;
-		l_wrapped := false;
-		for i in 1..64 loop
-			select j.rate_key into l_key from queen.jobs j
-			where j.queue_id = l_queue and j.state = 0
-				and j.rate_key is not null and j.rate_key > l_key
-			order by j.rate_key limit 1;
-			if l_key is null and not l_wrapped then
-				l_wrapped := true;
-				l_key := '';
-				continue;
-			end if;
-			exit when l_key is null or l_wrapped and l_key > l_from;
-			l_rows := l_rows || array(select queen.jobs_claim_key(l_queue,
-				l_key, p_count, t));
-		end loop;
-	end loop;
+	l_rows := p_rows || array(select queen.jobs_claim_key(q.id, k.key, p_count, t)
+		from unnest(p_queue) q(id)
+		cross join lateral queen.jobs_limited_keys(q.id, t) k(key));
 	select array_agg(x.row) into l_rows
 	from (select j.ctid as row from queen.jobs j where j.ctid = any (l_rows)
 		order by array_position(p_queue, j.queue_id), j.rank, j.enqueued_at,

@@ -3,8 +3,9 @@
 -- what time does to them.
 --
 -- jobs_ack_v1, jobs_nack_v1, jobs_heartbeat_v1, jobs_cancel_v1, jobs_activate_v1,
--- jobs_sweep_v1, jobs_prune_v1; inside: job_delay, job_stops, job_error, job_failed,
--- job_lost, job_over.
+-- jobs_sweep_v1, jobs_prune_v1; inside: job_delay, job_stops, job_errors, job_failed,
+-- job_lost, job_woken, job_done, jobs_sweep_expired, jobs_sweep_woken, jobs_sweep_due,
+-- jobs_purge.
 --
 -- Writes jobs; workflows through workflow_job_ended, which is told after the row is
 -- written.  READ COMMITTED is assumed: every transition is one guarded update, so of
@@ -102,7 +103,7 @@ begin
 	j := queen.job_failed(j, format('"code":"visibility_timeout",'
 		'"type":"visibility_timeout","message":"The lease ended."'
 		',"details":{"lease_ms":%s}', j.granted_ms),
-		'visibility_timeout', null, null, null, null, t);
+		null, null, null, null, null, t);
 	if j.state = 3 then
 		j.state := 0;
 		j.enqueued_at := t;
@@ -290,4 +291,184 @@ begin
 	else
 		return query select f.* from queen.job_done(j, 4::smallint, t) f;
 	end if;
+end $$;
+
+-- Inside: tells the workflows of ended jobs, in one order for all.
+create or replace function queen.jobs_told(p_jobs queen.jobs[], t timestamptz)
+returns void
+language plpgsql volatile as $$
+declare
+	j queen.jobs;
+begin
+	for j in select u.* from unnest(p_jobs) u
+		where u.workflow_id is not null and u.state in (5, 6, 7)
+		order by u.workflow_id, u.id
+	loop
+		perform queen.workflow_job_ended(j.tenant, j.workflow_id, j.id, t);
+	end loop;
+end $$;
+
+-- Inside, for the sweep, each a part of what is due, oldest first, at most p_limit, and
+-- nothing others hold: jobs that expired before they began ...
+create or replace function queen.jobs_sweep_expired(p_limit int, t timestamptz)
+returns queen.jobs[]
+language plpgsql volatile as $$
+declare
+	l_rows tid[]; l_jobs queen.jobs[];
+begin
+	l_rows := array(select j.ctid from queen.jobs j
+		where j.state in (0, 2, 3, 4) and j.expires_at <= t
+		order by j.expires_at limit p_limit for update skip locked);
+	with u as (
+		update queen.jobs j set state = 7, ended_at = t
+		where j.ctid = any (l_rows) returning j)
+	select array_agg(u.j) into l_jobs from u;
+	return l_jobs;
+end $$;
+
+-- ... active ones whose lease or execution timeout ran out ...
+create or replace function queen.jobs_sweep_woken(p_limit int, t timestamptz)
+returns queen.jobs[]
+language plpgsql volatile as $$
+declare
+	l_rows tid[]; l_jobs queen.jobs[];
+begin
+	l_rows := array(select j.ctid from queen.jobs j
+		where j.state = 1 and j.wake_at <= t
+		order by j.wake_at limit p_limit for update skip locked);
+	with u as (
+		update queen.jobs j set (state, enqueued_at, started_at, ended_at, ran,
+			dead, has_error, errors, failed_at, retry_delay_ms, due_at,
+			lease_until, wake_at) =
+			(select f.state, f.enqueued_at, f.started_at, f.ended_at, f.ran,
+				f.dead, f.has_error, f.errors, f.failed_at,
+				f.retry_delay_ms, f.due_at, f.lease_until, f.wake_at
+			from queen.job_woken(j, t) f)
+		where j.ctid = any (l_rows) returning j)
+	select array_agg(u.j) into l_jobs from u;
+	return l_jobs;
+end $$;
+
+-- ... and those whose time has come.
+create or replace function queen.jobs_sweep_due(p_limit int, t timestamptz)
+returns queen.jobs[]
+language plpgsql volatile as $$
+declare
+	l_rows tid[]; l_jobs queen.jobs[];
+begin
+	l_rows := array(select j.ctid from queen.jobs j
+		where j.state in (2, 3) and j.due_at <= t
+		order by j.due_at, j.seq limit p_limit for update skip locked);
+	with u as (
+		update queen.jobs j set state = 0, enqueued_at = t
+			- (cardinality(l_rows) - r.nth) * interval '1 us'
+		from unnest(l_rows) with ordinality r(row, nth)
+		where j.ctid = r.row returning j)
+	select array_agg(u.j) into l_jobs from u;
+	return l_jobs;
+end $$;
+
+-- Cell-wide: does what time asks of jobs, p_limit of each kind at most; waits for no
+-- row.  A row per queue touched: how many jobs became available, how many steps; more =
+-- there is more due.
+create or replace function queen.jobs_sweep_v1(p_limit int,
+	p_now timestamptz default null)
+returns table (queue_id bigint, became int, steps int, more boolean)
+language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+	t timestamptz := coalesce(p_now, clock_timestamp());
+	l_old queen.jobs[]; l_woken queen.jobs[]; l_due queen.jobs[]; l_all queen.jobs[];
+begin
+	l_old := queen.jobs_sweep_expired(p_limit, t);
+	l_woken := queen.jobs_sweep_woken(p_limit, t);
+	l_due := queen.jobs_sweep_due(p_limit, t);
+	l_all := l_old || l_woken || l_due;
+	if l_all is null then
+		return;
+	end if;
+	perform queen.jobs_told(l_all, t);
+	return query
+	select u.queue_id, count(*) filter (where u.state = 0)::int, count(*)::int,
+		coalesce(p_limit in (cardinality(l_old), cardinality(l_woken),
+			cardinality(l_due)), false)
+	from unnest(l_all) u group by u.queue_id;
+end $$;
+
+-- Cell-wide: deletes ended jobs and dead letters beyond what their queues keep, p_limit
+-- of each at most; how many.  A look per queue; what others hold is left.
+create or replace function queen.jobs_prune_v1(p_limit int,
+	p_now timestamptz default null)
+returns bigint
+language plpgsql volatile as $$
+declare
+	t timestamptz := coalesce(p_now, clock_timestamp());
+	l_ended tid[]; l_dead tid[]; l_over tid[]; n bigint;
+begin
+	l_ended := array(select x.row from queen.ojs_queues q
+		cross join lateral (select j.ctid as row from queen.jobs j
+			where j.queue_id = q.id and j.state in (5, 6, 7) and not j.dead
+				and j.ended_at < t - coalesce(q.job_retention_ms, 604800000)
+					* interval '1 ms'
+			order by j.ended_at limit p_limit for update skip locked) x
+		where q.deleted_at is null limit p_limit);
+	l_dead := array(select x.row from queen.ojs_queues q
+		cross join lateral (select j.ctid as row from queen.jobs j
+			where j.queue_id = q.id and j.state = 7 and j.dead
+				and j.ended_at < t - coalesce(q.dead_letter_retention_ms,
+					15552000000) * interval '1 ms'
+			order by j.ended_at limit p_limit for update skip locked) x
+		where q.deleted_at is null limit p_limit);
+	l_over := array(select x.row from queen.ojs_queues q
+		cross join lateral (select j.ended_at, j.seq from queen.jobs j
+			where j.queue_id = q.id and j.state = 7 and j.dead
+			order by j.ended_at desc, j.seq desc
+			offset coalesce(q.dead_letter_max, 10000) limit 1) k
+		cross join lateral (select j.ctid as row from queen.jobs j
+			where j.queue_id = q.id and j.state = 7 and j.dead
+				and (j.ended_at, j.seq) <= (k.ended_at, k.seq)
+			order by j.ended_at, j.seq limit p_limit
+			for update skip locked) x
+		where q.deleted_at is null limit p_limit);
+	delete from queen.jobs j where j.ctid = any (l_ended || l_dead || l_over);
+	get diagnostics n = row_count;
+	delete from queen.ojs_rates r where (r.queue_id, r.key) in (
+		select w.queue_id, w.key from queen.ojs_rates w where w.until < t
+		order by w.until limit p_limit for update skip locked);
+	return n;
+end $$;
+
+-- Inside: deletes jobs of a dropped queue, whatever their state, at most p_limit, and
+-- with the last of them what else is the queue's; how many.
+create or replace function queen.jobs_purge(p_queue bigint, p_limit int)
+returns int
+language plpgsql volatile as $$
+declare
+	n int;
+begin
+	delete from queen.jobs d where d.ctid = any (array(
+		select j.ctid from queen.jobs j where j.queue_id = p_queue
+			and j.state = 0 and j.rate_key is null
+		union all
+		select j.ctid from queen.jobs j where j.queue_id = p_queue
+			and j.state = 0 and j.rate_key is not null
+		union all
+		select j.ctid from queen.jobs j where j.queue_id = p_queue
+			and j.state in (1, 4, 8)
+		union all
+		select j.ctid from queen.jobs j where j.queue_id = p_queue
+			and j.state in (2, 3)
+		union all
+		select j.ctid from queen.jobs j where j.queue_id = p_queue
+			and j.state in (5, 6, 7) and not j.dead
+		union all
+		select j.ctid from queen.jobs j where j.queue_id = p_queue
+			and j.state = 7 and j.dead
+		limit p_limit));
+	get diagnostics n = row_count;
+	if n < p_limit then
+		delete from queen.ojs_rates r where r.queue_id = p_queue;
+		delete from queen.ojs_job_counts c where c.queue_id = p_queue;
+	end if;
+	return n;
 end $$;
