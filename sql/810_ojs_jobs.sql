@@ -19,7 +19,6 @@ do $$ begin
 		queue text,
 		doc text,			-- members of the client's document, `"a":1,"b":2`;
 						-- "scheduled_at" is the first if there is one;
-						-- "x_test_directive":"quiet" with the test switch
 		rank smallint,			-- -priority
 		max_attempts int,
 		due_at timestamptz,		-- null or past = now

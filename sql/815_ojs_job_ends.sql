@@ -241,7 +241,7 @@ begin
 				* interval '1 ms' til) n)
 		where j.ctid = any (l_rows)
 		returning j.id, substring(j.doc from
-			'"x_test_directive":"(quiet|terminate)"') directive)
+			'"test_directive"\s*:\s*"(quiet|terminate)"') directive)
 	select jsonb_object_agg(w.id, w.directive) into l_docs from w;
 	return query
 	select u.id, coalesce(l_docs ? u.id::text, false), l_docs ->> u.id::text, t
