@@ -148,7 +148,7 @@ pick_lasts(struct claims *c, const struct qid *tenant,
 	return picks_n;
 }
 
-bool
+void
 claims_args(struct claims *c, struct pgargs *a, const struct qid *tenant,
 	const struct span *queues, size_t n, int64_t now_ms)
 {
@@ -172,7 +172,6 @@ claims_args(struct claims *c, struct pgargs *a, const struct qid *tenant,
 		pgargs_item_i64(a, picks[i].last->seq);
 	pgargs_close(a);
 	free(picks);
-	return m > 0;
 }
 
 /* ---- learning ---- */

@@ -7,7 +7,6 @@
 #ifndef QUEEN_OJS_CLAIMS_H
 #define QUEEN_OJS_CLAIMS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,9 +21,9 @@ void claims_free(struct claims *c);
 /*
  * Appends four arrays (queue_id, rank, enqueued_at, seq): what is remembered
  * of these queues.  Left out: a queue of which nothing is known, and one for
- * which it is time to look from the start.  False: they are empty.
+ * which it is time to look from the start.
  */
-bool claims_args(struct claims *c, struct pgargs *a, const struct qid *tenant,
+void claims_args(struct claims *c, struct pgargs *a, const struct qid *tenant,
 	const struct span *queues, size_t n, int64_t now_ms);
 /* A queue's id, learnt from an answer; id 0 = there is none (any more). */
 void claims_queue(struct claims *c, const struct qid *tenant,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Claims.  A claim begins where the last one ended; when it finds nothing
- * there it looks once more from the start before it says so or waits.
+ * Claims.  One begins where the last one ended; the database looks from the
+ * start when it finds nothing there.
  */
 #include <string.h>
 
@@ -31,11 +31,8 @@ struct fetch {
 	size_t n, cap;
 	int64_t count, lease_ms, wait_ms;
 	struct span worker;
-	bool remembered; /* the call began where the last one ended */
 	bool last; /* has to answer */
 };
-
-static void run(struct hsrv_req *r, struct fetch *f);
 
 /* ---- the call ---- */
 
@@ -60,8 +57,8 @@ fill(struct hsrv_req *r, void *arg, struct pgargs *a)
 	else
 		pgargs_null(a);
 	pgargs_i64(a, x->conf->visibility_timeout_ms);
-	f->remembered = claims_args(x->claims, a, ctx_tenant(r), f->queues,
-		f->n, loop_now_ms(x->loop));
+	claims_args(x->claims, a, ctx_tenant(r), f->queues, f->n,
+		loop_now_ms(x->loop));
 }
 
 static bool
@@ -133,10 +130,6 @@ done(struct hsrv_req *r, void *arg, const PGresult *res)
 	struct waits *ws = ctx_of(r)->waits;
 	int jobs = learn(r, f, res);
 
-	if (!jobs && f->remembered) {
-		run(r, f);
-		return;
-	}
 	if (!jobs && !f->last && wait_park(ws, &f->wait))
 		return;
 	if (f->wait_ms)

@@ -68,21 +68,6 @@ shown(struct hsrv_req *r, const PGresult *res)
 	job_reply(r, res, 0, (struct span)SPAN_ZERO);
 }
 
-static struct span
-previous(struct arena *a, const PGresult *res)
-{
-	if (pgbin_null(res, 0, JOB_OUT_PREVIOUS_STATE))
-		return (struct span)SPAN_ZERO;
-	return arena_printf(a, "\"previous_state\":\"%s\"",
-		job_state_name(pgbin_i16(res, 0, JOB_OUT_PREVIOUS_STATE)));
-}
-
-static void
-cancelled(struct hsrv_req *r, const PGresult *res)
-{
-	job_reply(r, res, 0, previous(hsrv_arena(r), res));
-}
-
 /* It may be scheduled now, and that has no time of its own. */
 static void
 activated(struct hsrv_req *r, const PGresult *res)
@@ -117,7 +102,7 @@ job_info(struct hsrv_req *r)
 void
 job_cancel(struct hsrv_req *r)
 {
-	const struct job_one how = { .changes = true, .found = cancelled };
+	const struct job_one how = { .changes = true, .found = shown };
 
 	job_one_run(r, &cancel_stmt, &how);
 }

@@ -353,11 +353,13 @@ static int
 write_doc(struct spec *s)
 {
 	jwrite_object(&s->w);
+	if (spec_moments(s) != 0)
+		return -1;
 	jwrite_kv_raw(&s->w, "args", s->v[SPEC_ARGS].raw);
 	jwrite_kv_raw(&s->w, "meta",
 		given(s, SPEC_META) ? s->v[SPEC_META].raw : SPAN_LIT("{}"));
 	keep_rest(s, &s->rest);
-	if (spec_times(s) != 0)
+	if (spec_lengths(s) != 0)
 		return -1;
 	for (enum spec_field f = SPEC_RETRY; f < SPEC_FIELDS; f++)
 		keep_as_sent(s, f);

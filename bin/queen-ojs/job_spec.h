@@ -27,7 +27,11 @@ struct spec {
 	struct jwrite w;		/* the document */
 };
 
-/* Reads the clocks and times of a job, and writes what is shown of them. */
-int spec_times(struct spec *s) __attribute__((warn_unused_result));
+/*
+ * The moments of a job and its lengths: reads them, and writes what is shown.
+ * The database looks for `scheduled_at` at the very beginning.
+ */
+int spec_moments(struct spec *s) __attribute__((warn_unused_result));
+int spec_lengths(struct spec *s) __attribute__((warn_unused_result));
 
 #endif

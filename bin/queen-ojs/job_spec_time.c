@@ -122,16 +122,21 @@ read_expiry(struct spec *s)
 }
 
 int
-spec_times(struct spec *s)
+spec_moments(struct spec *s)
+{
+	return read_schedule(s) != 0 ? -1 : read_expiry(s);
+}
+
+int
+spec_lengths(struct spec *s)
 {
 	static const char *const timeout[] = { "timeout", "timeout_ms" };
 	static const char *const lease[] = { "visibility_timeout",
 		"visibility_timeout_ms" };
 
 	if (read_length(s, SPEC_TIMEOUT, SPEC_TIMEOUT_MS, timeout,
-		    &s->out->timeout_ms) != 0 ||
-		read_length(s, SPEC_LEASE, SPEC_LEASE_MS, lease,
-			&s->out->lease_ms) != 0)
+		    &s->out->timeout_ms) != 0)
 		return -1;
-	return read_schedule(s) != 0 ? -1 : read_expiry(s);
+	return read_length(
+		s, SPEC_LEASE, SPEC_LEASE_MS, lease, &s->out->lease_ms);
 }

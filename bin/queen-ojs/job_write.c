@@ -87,6 +87,15 @@ write_lease(struct jwrite *w, const PGresult *res, int row)
 	job_write_at(w, "lease_expires_at", res, row, JOB_OUT_LEASE_UNTIL);
 }
 
+static void
+write_previous(struct jwrite *w, const PGresult *res, int row)
+{
+	if (!pgbin_null(res, row, JOB_OUT_PREVIOUS_STATE))
+		jwrite_kv_cstr(w, "previous_state",
+			job_state_name(
+				pgbin_i16(res, row, JOB_OUT_PREVIOUS_STATE)));
+}
+
 void
 job_write(struct jwrite *w, const PGresult *res, int row, struct span extra)
 {
@@ -112,6 +121,8 @@ job_write(struct jwrite *w, const PGresult *res, int row, struct span extra)
 	write_raw(w, "result", res, row, JOB_OUT_RESULT);
 	if (state == JOB_ACTIVE)
 		write_lease(w, res, row);
+	if (state == JOB_CANCELLED)
+		write_previous(w, res, row);
 	write_raw(w, "parent_results", res, row, JOB_OUT_PARENTS);
 	write_id(w, "workflow_id", res, row, JOB_OUT_WORKFLOW_ID);
 	splice(w, extra);

@@ -22,10 +22,9 @@ rows(struct claims *c, const struct qid *tenant, const char *queue,
 	struct span name = span_of(queue);
 	struct pgargs a;
 	size_t n = 0;
-	bool any;
 
 	pgargs_init(&a);
-	any = claims_args(c, &a, tenant, &name, 1, now_ms);
+	claims_args(c, &a, tenant, &name, 1, now_ms);
 	assert_int_equal(a.n, 4);
 	for (int i = 0; i < 4; i++) {
 		uint32_t dims;
@@ -38,7 +37,6 @@ rows(struct claims *c, const struct qid *tenant, const char *queue,
 		n = m;
 	}
 	pgargs_fini(&a);
-	assert_int_equal(any, n > 0);
 	return n;
 }
 

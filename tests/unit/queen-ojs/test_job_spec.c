@@ -182,17 +182,17 @@ moments_are_shown_as_written_relative_ones_resolved(void **state)
 	doc_is("{\"type\":\"t\",\"args\":[],"
 	       "\"scheduled_at\":\"2026-03-01T10:00:00+01:00\","
 	       "\"expires_at\":\"2099-12-31T23:59:59Z\"}",
-		"\"args\":[],\"meta\":{},"
 		"\"scheduled_at\":\"2026-03-01T10:00:00+01:00\","
-		"\"expires_at\":\"2099-12-31T23:59:59Z\"");
+		"\"expires_at\":\"2099-12-31T23:59:59Z\","
+		"\"args\":[],\"meta\":{}");
 	assert_true(spec.due_us == NOW);
 	assert_true(spec.expires_us == INT64_C(4102444799000000));
 	doc_is("{\"type\":\"t\",\"args\":[],\"scheduled_at\":\"+PT1S\","
 	       "\"options\":{\"delay_until\":\"+PT5S\","
 	       "\"expires_at\":\"+P1D\"}}",
-		"\"args\":[],\"meta\":{},"
 		"\"scheduled_at\":\"2026-03-01T09:00:05.000Z\","
-		"\"expires_at\":\"2026-03-02T09:00:00.000Z\"");
+		"\"expires_at\":\"2026-03-02T09:00:00.000Z\","
+		"\"args\":[],\"meta\":{}");
 	assert_true(spec.due_us == NOW + 5000000);
 	/* before 1970 is past, and not never */
 	assert_int_equal(parse("{\"type\":\"t\",\"args\":[],"

@@ -187,6 +187,17 @@ a_job_with_everything(void **state)
 }
 
 static void
+a_cancelled_job_tells_what_it_was(void **state)
+{
+	(void)state;
+	row(JOB_OK, JOB_CANCELLED);
+	put_i16(JOB_OUT_PREVIOUS_STATE, JOB_RETRYABLE);
+	written((struct span)SPAN_ZERO,
+		HEAD("cancelled") "\"attempt\":0,\"max_attempts\":3," MADE
+				  ",\"previous_state\":\"retryable\"}");
+}
+
+static void
 states_have_their_names(void **state)
 {
 	static const char *const names[] = { "available", "active", "scheduled",
@@ -266,6 +277,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_not_there_is_left_out),
 		cmocka_unit_test(a_job_with_everything),
+		cmocka_unit_test(a_cancelled_job_tells_what_it_was),
 		cmocka_unit_test(states_have_their_names),
 		cmocka_unit_test(each_verdict_has_its_error),
 		cmocka_unit_test(a_state_alone_can_forbid),
