@@ -153,15 +153,6 @@ failed(struct hsrv_req *r, void *arg)
 }
 
 static void
-again(struct wait *w, bool last)
-{
-	struct fetch *f = (struct fetch *)w;
-
-	f->last = last;
-	run(w->req, f);
-}
-
-static void
 run(struct hsrv_req *r, struct fetch *f)
 {
 	struct call c = { .stmt = &fetch_stmt, .lane = LANE_FETCH };
@@ -171,6 +162,15 @@ run(struct hsrv_req *r, struct fetch *f)
 	c.failed = f->wait_ms ? failed : NULL;
 	c.arg = f;
 	call_run(r, &c);
+}
+
+static void
+again(struct wait *w, bool last)
+{
+	struct fetch *f = (struct fetch *)w;
+
+	f->last = last;
+	run(w->req, f);
 }
 
 static void
