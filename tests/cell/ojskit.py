@@ -50,7 +50,7 @@ class Ojs(queenlib.Cell):
             raise AssertionError("%s ended with %d at boot:\n%s" % (
                 self.name, self.proc.returncode, tail(self.log)))
         try:
-            return self.get("/ojs/v1/health", timeout=5).status == 200
+            return self.get("/ojs/manifest", timeout=5).status == 200
         except OSError:
             return False
 
