@@ -19,6 +19,7 @@ do $$ begin
 		queue text,
 		doc text,			-- members of the client's document, `"a":1,"b":2`;
 						-- "scheduled_at" is the first if there is one;
+						-- "x_test_directive":"quiet" with the test switch
 		rank smallint,			-- -priority
 		max_attempts int,
 		due_at timestamptz,		-- null or past = now
@@ -245,8 +246,9 @@ end $$;
 -- Inside: how many jobs of a queue have not ended, counted up to p_most.
 create or replace function queen.jobs_open(p_queue bigint, p_most bigint)
 returns bigint
-language sql volatile as $$
-	select count(*) from (
+language plpgsql volatile as $$
+begin
+	return (select count(*) from (
 		select from queen.jobs j where j.queue_id = p_queue
 			and j.state = 0 and j.rate_key is null
 		union all
@@ -256,8 +258,8 @@ language sql volatile as $$
 		select from queen.jobs j where j.queue_id = p_queue and j.state in (1, 4)
 		union all
 		select from queen.jobs j where j.queue_id = p_queue and j.state in (2, 3)
-		limit p_most) x
-$$;
+		limit p_most) x);
+end $$;
 
 -- Inside: does a queue with the quota p_max take p_more jobs?  Exact up to 1000;
 -- above, what was counted may be old: a second, and one more for each 100 000, so
@@ -291,7 +293,10 @@ end $$;
 create or replace function queen.jobs_insert(p_tenant uuid, p_specs queen.job_spec[],
 	p_queue bigint[], p_key bytea, p_held boolean, p_workflow uuid, t timestamptz)
 returns queen.jobs[]
-language sql volatile as $$
+language plpgsql volatile as $$
+declare
+	l_made queen.jobs[];
+begin
 	with i as (
 		insert into queen.jobs (tenant, id, queue_id, created_at, enqueued_at,
 			due_at, expires_at, timeout_ms, lease_ms, max_attempts, state,
@@ -309,8 +314,9 @@ language sql volatile as $$
 		order by s.ord
 		on conflict (tenant, id) do nothing
 		returning jobs as j)
-	select array_agg(i.j order by (i.j).seq) from i
-$$;
+	select array_agg(i.j order by (i.j).seq) into l_made from i;
+	return l_made;
+end $$;
 
 -- Inside: the key of what a unique policy's canonical text says.
 create or replace function queen.job_unique_key(p_canonical text)
@@ -324,16 +330,17 @@ $$;
 create or replace function queen.jobs_unique(p_tenant uuid, p_key bytea, p_policy jsonb,
 	t timestamptz)
 returns queen.jobs
-language sql volatile as $$
-	select j from queen.jobs j
+language plpgsql volatile as $$
+begin
+	return (select j from queen.jobs j
 	cross join lateral queen.job_state(j.state, j.due_at, j.expires_at, t) s(state)
 	where j.tenant = p_tenant and j.unique_key = p_key
 		and (p_policy -> 'states') @> to_jsonb(case s.state when 8 then 4
 			else s.state end)
 		and (p_policy ->> 'period_ms' is null or j.created_at
 			+ (p_policy ->> 'period_ms')::float8 * interval '1 ms' > t)
-	order by s.state in (5, 6, 7), j.seq desc limit 1
-$$;
+	order by s.state in (5, 6, 7), j.seq desc limit 1);
+end $$;
 
 -- Inside: the queue of each spec, made when missing, and the first spec whose
 -- queue is full.  Locks as ojs_queue_ensure.
@@ -544,8 +551,9 @@ create or replace function queen.jobs_claim(p_queue bigint[], p_count int,
 	s_queue bigint[], s_rank smallint[], s_at timestamptz[], s_seq bigint[],
 	t timestamptz)
 returns tid[]
-language sql volatile as $$
-	with p as (
+language plpgsql volatile as $$
+begin
+	return (with p as (
 		select q.ord, q.id, s.rank, s.at, s.seq
 		from unnest(p_queue) with ordinality q(id, ord)
 		join unnest(s_queue, s_rank, s_at, s_seq) s(id, rank, at, seq)
@@ -566,16 +574,17 @@ language sql volatile as $$
 				and (j.expires_at is null or j.expires_at > t)
 			order by j.rank, j.enqueued_at, j.seq limit p_count
 			for update skip locked) j
-		limit p_count) x
-$$;
+		limit p_count) x);
+end $$;
 
 -- Inside: how many jobs may be claimed now under a limit whose row the caller has
 -- locked, or looks at; null = any number.
 create or replace function queen.job_allowed(p_queue bigint, p_key text, p_rate jsonb,
 	t timestamptz)
 returns bigint
-language sql volatile as $$
-	select least((p_rate ->> 'max')::bigint - (select coalesce(sum(w.n), 0)
+language plpgsql volatile as $$
+begin
+	return (select least((p_rate ->> 'max')::bigint - (select coalesce(sum(w.n), 0)
 			from queen.ojs_rates r
 			cross join lateral unnest(r.taken_at, r.taken_n) w(at, n)
 			where r.queue_id = p_queue and r.key = p_key
@@ -583,15 +592,16 @@ language sql volatile as $$
 					* interval '1 ms'),
 		(p_rate ->> 'concurrency')::bigint - (select count(*)
 			from queen.jobs j where j.queue_id = p_queue and j.state = 1
-				and j.rate_key = p_key))
-$$;
+				and j.rate_key = p_key)));
+end $$;
 
 -- Inside: enters a claim of n jobs under a limit; entries closer than a hundredth of
 -- the period count as one, of the later time, so never too few are counted.
 create or replace function queen.job_rate_take(p_queue bigint, p_key text, p_rate jsonb,
 	p_n int, t timestamptz)
 returns void
-language sql volatile as $$
+language plpgsql volatile as $$
+begin
 	update queen.ojs_rates r set (taken_at, taken_n, until) = (
 		select array_agg(y.at order by y.at), array_agg(y.n order by y.at),
 			t + l.period
@@ -603,8 +613,8 @@ language sql volatile as $$
 				/ extract(epoch from l.period) * 100)) y)
 	from (select coalesce((p_rate ->> 'period_ms')::float8, 1000)
 		* interval '1 ms' period) l
-	where r.queue_id = p_queue and r.key = p_key
-$$;
+	where r.queue_id = p_queue and r.key = p_key;
+end $$;
 
 -- Inside: available jobs of one limited key as far as its limit goes, locked; its
 -- limit is that of the first of them.  Nothing when others are claiming under it.
