@@ -159,7 +159,7 @@ write_data(struct jwrite *w, const PGresult *res, int row)
 	jwrite_object(w);
 	jwrite_kv_str(w, "job_type", pgbin_bytes(res, row, EVENT_TYPE));
 	jwrite_kv_str(w, "queue", pgbin_bytes(res, row, EVENT_QUEUE));
-	if (!pgbin_null(res, row, EVENT_ATTEMPT))
+	if (!span_is(pgbin_bytes(res, row, EVENT_NAME), "job.enqueued"))
 		jwrite_kv_i64(w, "attempt", pgbin_i32(res, row, EVENT_ATTEMPT));
 	if (!pgbin_null(res, row, EVENT_DURATION))
 		jwrite_kv_i64(
@@ -167,6 +167,17 @@ write_data(struct jwrite *w, const PGresult *res, int row)
 	if (!pgbin_null(res, row, EVENT_DETAIL))
 		jwrite_kv_raw(w, "error", pgbin_bytes(res, row, EVENT_DETAIL));
 	jwrite_end(w);
+}
+
+/* The same whenever it is read; a key is used again by a later attempt. */
+static void
+write_event_id(struct jwrite *w, struct arena *a, const PGresult *res, int row)
+{
+	struct span key = pgbin_bytes(res, row, EVENT_KEY);
+
+	jwrite_key(w, "id");
+	jwrite_str(w, arena_printf(a, "evt_%.*s-%" PRIx64, SPAN_ARG(key),
+			      (uint64_t)pgbin_time(res, row, EVENT_AT)));
 }
 
 static void
@@ -179,9 +190,7 @@ write_event(struct jwrite *w, struct arena *a, const PGresult *res, int row)
 	qid_text(&id, text);
 	jwrite_object(w);
 	jwrite_kv_cstr(w, "specversion", "1.0");
-	jwrite_key(w, "id");
-	jwrite_str(w, arena_printf(a, "evt_%s_%.*s", text,
-			      SPAN_ARG(pgbin_bytes(res, row, EVENT_KEY))));
+	write_event_id(w, a, res, row);
 	jwrite_kv_str(w, "type", name);
 	jwrite_kv_cstr(w, "source", "ojs://queen-ojs/api");
 	job_write_at(w, "time", res, row, EVENT_AT);
