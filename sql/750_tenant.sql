@@ -31,7 +31,9 @@ begin
 		and a.attname = 'tenant' and not a.attisdropped
 	where c.relnamespace = 'queen'::regnamespace and c.relkind in ('r', 'p')
 		and c.relname not in ('queues', 'traces', 'trace_names', 'kv',
-			'kv_quota', 'kv_usage', 'timers', 'connector_status')
+			'kv_quota', 'kv_usage', 'timers', 'connector_status',
+			'ojs_queues', 'jobs', 'ojs_crons', 'ojs_workflows',
+			'ojs_workflow_jobs')
 	limit 1;
 	if found then
 		raise exception 'queen.tenant_purge_v1: table queen.% is not covered',
@@ -47,7 +49,9 @@ returns jsonb language sql immutable as $$
 		'consumers', 'partition_heads', 'partitions', 'dead_letters',
 		'queue_minutes', 'retention_log', 'repairs', 'groups', 'queues',
 		'trace_names', 'traces', 'kv', 'kv_usage', 'kv_quota',
-		'connector_status']) t
+		'connector_status', 'jobs', 'ojs_crons', 'ojs_workflows',
+		'ojs_workflow_jobs', 'ojs_rates', 'ojs_job_counts', 'ojs_streams',
+		'ojs_queues']) t
 $$;
 
 -- p_rows with p_n more of p_table.
@@ -232,6 +236,112 @@ begin
 	end loop;
 end $$;
 
+-- Crons of queen-ojs, then up to p_max of its queues are marked as dropped, each
+-- with its stream: schema, locks and all, that is why not more.  A stream that is
+-- in use is passed over.
+create or replace function queen.tenant_ojs_begin(p_tenant uuid, p_max int,
+	inout p_rows jsonb, inout p_left int)
+language plpgsql volatile as $$
+declare
+	l_queue bigint := 0; l_done int := 0; n int;
+begin
+	delete from queen.ojs_crons c where c.ctid = any (array(
+		select x.ctid from queen.ojs_crons x
+		where x.tenant = p_tenant limit p_left for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'ojs_crons', n);
+	p_left := p_left - n;
+	while l_done < p_max and p_left > 0 loop
+		select q.id into l_queue from queen.ojs_queues q
+		where q.tenant = p_tenant and q.deleted_at is null and q.id > l_queue
+		order by q.id limit 1;
+		exit when not found;
+		continue when not pg_try_advisory_xact_lock(1869247281,
+			queen.stream_key(l_queue));
+		select count(*) into n from queen.ojs_streams s
+		where s.queue_id = l_queue;
+		perform queen.ojs_queue_end(l_queue, clock_timestamp());
+		l_done := l_done + 1;
+		p_rows := queen.tenant_count(p_rows, 'ojs_streams', n);
+		p_left := p_left - n;
+	end loop;
+end $$;
+
+-- A dropped queue of queen-ojs without jobs, whose lock is held, and its counters.
+create or replace function queen.tenant_ojs_queue(p_queue bigint,
+	inout p_rows jsonb, inout p_left int)
+language plpgsql volatile as $$
+declare
+	n int;
+begin
+	delete from queen.ojs_rates r where r.queue_id = p_queue;
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'ojs_rates', n);
+	p_left := greatest(p_left - n, 0);
+	delete from queen.ojs_job_counts c where c.queue_id = p_queue;
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'ojs_job_counts', n);
+	p_left := greatest(p_left - n, 0);
+	perform queen.stream_drop(p_queue);
+	delete from queen.ojs_queues q where q.id = p_queue;
+	p_rows := queen.tenant_count(p_rows, 'ojs_queues', 1);
+	p_left := greatest(p_left - 1, 0);
+end $$;
+
+-- What is left of queen-ojs when no queue of it is live: workflows, jobs, then the
+-- dropped queues that are empty.
+create or replace function queen.tenant_ojs_sweep(p_tenant uuid,
+	inout p_rows jsonb, inout p_left int)
+language plpgsql volatile as $$
+declare
+	l_queue bigint; n int;
+begin
+	delete from queen.ojs_workflow_jobs m where m.ctid = any (array(
+		select x.ctid from queen.ojs_workflow_jobs x
+		where x.tenant = p_tenant limit p_left for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'ojs_workflow_jobs', n);
+	p_left := p_left - n;
+	delete from queen.ojs_workflows w where w.ctid = any (array(
+		select x.ctid from queen.ojs_workflows x
+		where x.tenant = p_tenant limit p_left for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'ojs_workflows', n);
+	p_left := p_left - n;
+	delete from queen.jobs j where j.ctid = any (array(
+		select x.ctid from queen.jobs x
+		where x.tenant = p_tenant limit p_left for update skip locked));
+	get diagnostics n = row_count;
+	p_rows := queen.tenant_count(p_rows, 'jobs', n);
+	p_left := p_left - n;
+	if exists (select from queen.jobs j where j.tenant = p_tenant) then
+		return;
+	end if;
+	for l_queue in select q.id from queen.ojs_queues q
+		where q.tenant = p_tenant and q.deleted_at is not null
+			and pg_try_advisory_xact_lock(66341, q.id::int)
+		limit p_left
+	loop
+		select s.p_rows, s.p_left into p_rows, p_left
+		from queen.tenant_ojs_queue(l_queue, p_rows, p_left) s;
+	end loop;
+end $$;
+
+-- Is there a row of queen-ojs with this tenant in it?
+create or replace function queen.tenant_ojs_remains(p_tenant uuid)
+returns boolean language plpgsql stable as $$
+begin
+	return exists (select from queen.ojs_queues q where q.tenant = p_tenant
+			and q.deleted_at is null)
+		or exists (select from queen.ojs_queues q where q.tenant = p_tenant
+			and q.deleted_at is not null)
+		or exists (select from queen.jobs j where j.tenant = p_tenant)
+		or exists (select from queen.ojs_crons c where c.tenant = p_tenant)
+		or exists (select from queen.ojs_workflows w where w.tenant = p_tenant)
+		or exists (select from queen.ojs_workflow_jobs m
+			where m.tenant = p_tenant);
+end $$;
+
 -- Rows of a tenant outside its queues.
 create or replace function queen.tenant_sweep(p_tenant uuid,
 	inout p_rows jsonb, inout p_left int)
@@ -266,6 +376,8 @@ begin
 	get diagnostics n = row_count;
 	p_rows := queen.tenant_count(p_rows, 'kv_quota', n);
 	p_left := greatest(p_left - n, 0);
+	select s.p_rows, s.p_left into p_rows, p_left
+	from queen.tenant_ojs_sweep(p_tenant, p_rows, p_left) s;
 end $$;
 
 -- Queues of a tenant, those already marked as deleted among them.
@@ -298,10 +410,12 @@ returns boolean language sql stable as $$
 			where k.tenant = '00000000-0000-0000-0000-000000000000'
 				and k.namespace = 'queen-s3'
 				and k.key = 'sink:' || p_tenant)
+		or queen.tenant_ojs_remains(p_tenant)
 $$;
 
--- One step: connectors and timers first (what they do makes queues again), then up to
--- p_max_queues queues, then the rest; about p_max_rows rows in all.  Answers
+-- One step: connectors, timers and crons first (what they do makes queues again),
+-- up to p_max_queues queues of queen-ojs are dropped, then up to as many of ours,
+-- then the rest; about p_max_rows rows in all.  Answers
 -- {tenant, done, phase, queues: {deleted, remaining}, rows: {TABLE: n, ...}};
 -- phase is where it stopped: timers, queue-residue, queues, sweep or complete.
 -- done only when a step found nothing.  22023: no tenant, a bound below 1, or
@@ -329,6 +443,8 @@ begin
 	get diagnostics n = row_count;
 	l_rows := queen.tenant_count(l_rows, 'timers', n);
 	l_left := l_left - n;
+	select s.p_rows, s.p_left into l_rows, l_left
+	from queen.tenant_ojs_begin(p_tenant, p_max_queues, l_rows, l_left) s;
 	-- nothing may be pushed, popped or found from here on
 	update queen.queues q set deleted_at = clock_timestamp(),
 		changed_at = greatest(clock_timestamp(), q.changed_at)
