@@ -121,45 +121,76 @@ out:
 
 /* ---- rebase ---- */
 
+struct rebase {
+	struct ctl *c;
+	PGconn *pg;
+	char after[24]; /* queue id */
+	int done;
+};
+
 /* One queue a transaction: what is done stays done. */
 static int
-rebase(struct ctl *c, PGconn *pg, const char *id, const char *name,
-	const char *why)
+rebase_one(struct rebase *b, const char *id, const char *name, const char *why)
 {
-	PGresult *res = db_query(
-		pg, "select queen.stream_rebase_v1($1::bigint, null)", 1, &id);
+	PGresult *res;
 
+	if (strcmp(why, "restored") != 0)
+		return ctl_fail(CTL_SERVER,
+			"the stream of \"%s\" is %s, which no rebase mends",
+			name, why);
+	res = db_query(
+		b->pg, "select queen.stream_rebase_v1($1::bigint)", 1, &id);
 	if (!res)
 		return CTL_SERVER;
 	PQclear(res);
-	ctl_say(c, "rebased the stream of \"%s\": %s", name, why);
+	b->done++;
+	ctl_say(b->c, "rebased the stream of \"%s\"", name);
 	return CTL_OK;
+}
+
+/* *rows = how many it looked at. */
+static int
+rebase_page(struct rebase *b, int *rows)
+{
+	const char *params[] = { b->after };
+	PGresult *list = db_query(b->pg,
+		"select queue_id, queue, why "
+		"from queen.ojs_restored_v1($1::bigint, 100)",
+		1, params);
+	int code = list ? CTL_OK : CTL_SERVER;
+
+	*rows = list ? PQntuples(list) : 0;
+	for (int i = 0; i < *rows; i++) {
+		snprintf(b->after, sizeof(b->after), "%s",
+			PQgetvalue(list, i, 0));
+		if (PQgetisnull(list, i, 2))
+			continue;
+		int rc = rebase_one(b, b->after, PQgetvalue(list, i, 1),
+			PQgetvalue(list, i, 2));
+
+		code = code ? code : rc;
+	}
+	PQclear(list);
+	return code;
 }
 
 int
 cmd_schema_rebase(struct ctl *c, const struct cmd_call *a)
 {
-	PGresult *list;
-	int code;
-	PGconn *pg = db_open(a, &code);
+	struct rebase b = { .c = c, .after = "0" };
+	int code = CTL_OK, rows;
 
-	if (!pg)
+	b.pg = db_open(a, &code);
+	if (!b.pg)
 		return code;
 	code = CTL_OK;
-	list = db_query(pg,
-		"select queue_id, queue, detail from queen.doctor_ojs_v1() "
-		"where kind = 'rebase' order by 1",
-		0, NULL);
-	if (!list)
-		code = CTL_SERVER;
-	else if (PQntuples(list) == 0)
-		code = CTL_NOTHING;
-	for (int i = 0; list && code == 0 && i < PQntuples(list); i++)
-		code = rebase(c, pg, PQgetvalue(list, i, 0),
-			PQgetvalue(list, i, 1), PQgetvalue(list, i, 2));
-	PQclear(list);
-	PQfinish(pg);
-	return code;
+	do {
+		int rc = rebase_page(&b, &rows);
+
+		code = code ? code : rc;
+	} while (rows > 0);
+	PQfinish(b.pg);
+	return code == 0 && b.done == 0 ? CTL_NOTHING : code;
 }
 
 /* ---- grant ---- */

@@ -12,9 +12,9 @@
 /* ---- flags that come again ---- */
 
 #define PAGE \
-	SENT("limit", 0, CMD_INT, "0", "N", "rows at most; 0 = the default", \
+	SENT("limit", 0, CMD_INT, NULL, "N", "rows at most, else 50", \
 	  "limit"), \
-	SENT("offset", 0, CMD_INT, "0", "N", "rows to skip", "offset"), \
+	SENT("offset", 0, CMD_INT, NULL, "N", "rows to skip", "offset"), \
 	SENT("cursor", 0, CMD_STR, NULL, "TEXT", \
 	  "go on where a page ended", "cursor")
 #define WORKER \
@@ -90,7 +90,7 @@ static const struct cmd_flag job_events_flags[] = {
 	  "queues"),
 	SENT("job-types", 0, CMD_STR, NULL, "LIST", "only these types of jobs",
 	  "job_types"),
-	SENT("limit", 0, CMD_INT, "0", "N", "rows at most; 0 = the default",
+	SENT("limit", 0, CMD_INT, NULL, "N", "rows at most, else 100",
 	  "limit"),
 	END
 };

@@ -36,5 +36,7 @@ PGresult *doctor_ask(struct doctor *d, const char *what, const char *sql,
 void doctor_server(struct doctor *d);
 /* doctor_cell.c: the schema and what is in it */
 void doctor_cell(struct doctor *d);
+/* doctor_ojs.c: of doctor_cell, jobs and streams */
+void doctor_ojs(struct doctor *d);
 
 #endif

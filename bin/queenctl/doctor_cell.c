@@ -297,4 +297,5 @@ doctor_cell(struct doctor *d)
 	check_sealed(d);
 	check_connectors(d);
 	check_lake(d);
+	doctor_ojs(d);
 }

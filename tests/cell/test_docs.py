@@ -56,7 +56,7 @@ def rendered(page, title):
 
 # Settings
 
-SERVERS = ["queend", "queen-pgsrc", "queen-pgsink", "queen-s3"]
+SERVERS = ["queend", "queen-pgsrc", "queen-pgsink", "queen-s3", "queen-ojs"]
 each_server = pytest.mark.parametrize("tool", SERVERS)
 
 
@@ -149,8 +149,9 @@ def test_example_environment_names_real_settings():
 
 # Routes and metrics
 
-def test_every_route_is_listed():
-    src = read("bin", "queend", "route.c")
+@pytest.mark.parametrize("tool", ["queend", "queen-ojs"])
+def test_every_route_is_listed(tool):
+    src = read("bin", tool, "route.c")
     defines = dict(re.findall(r'^#define (\w+) (.*)$', src, re.M))
 
     def text(expr):
@@ -163,7 +164,7 @@ def test_every_route_is_listed():
         r"\{ HSRV_(\w+),\s*([^,]+),", table)]
     assert len(routes) == table.count("{ HSRV_") > 40
     page = re.findall(r"^ *(GET|POST|PUT|DELETE) +(/\S+)$",
-                      rendered("queend.8", "HTTP ROUTES"), re.M)
+                      rendered(tool + ".8", "HTTP ROUTES"), re.M)
     assert page == routes
 
 
@@ -506,7 +507,7 @@ def test_every_library_module_has_a_unit_test():
 # What is installed
 
 UNITS = ["queend.service", "queend@.service", "queen-pgsrc.service",
-         "queen-pgsink.service", "queen-s3.service"]
+         "queen-pgsink.service", "queen-s3.service", "queen-ojs.service"]
 
 
 @pytest.fixture(scope="module")
