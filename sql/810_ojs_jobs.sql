@@ -128,8 +128,7 @@ create index if not exists jobs_expires on queen.jobs (expires_at)
 -- promotion in a fetch; with those below, exact counts of a queue
 create index if not exists jobs_waiting on queen.jobs (queue_id, due_at) include (state)
 	where state in (2, 3);
-create index if not exists jobs_busy on queen.jobs (queue_id, state)
-	where state in (1, 4, 8);
+create index if not exists jobs_busy on queen.jobs (queue_id, state) where state in (1, 4);
 create index if not exists jobs_ended on queen.jobs (queue_id, ended_at) include (state)
 	where state in (5, 6, 7) and not dead;
 create index if not exists jobs_dead on queen.jobs (queue_id, ended_at, seq)

@@ -5,7 +5,7 @@
 -- jobs_ack_v1, jobs_nack_v1, jobs_heartbeat_v1, jobs_cancel_v1, jobs_activate_v1,
 -- jobs_sweep_v1, jobs_prune_v1; inside: job_delay, job_stops, job_errors, job_failed,
 -- job_lost, job_woken, job_done, jobs_sweep_expired, jobs_sweep_woken, jobs_sweep_due,
--- jobs_purge.
+-- jobs_told, job_needed.
 --
 -- Writes jobs; workflows through workflow_job_ended, which is told after the row is
 -- written.  READ COMMITTED is assumed: every transition is one guarded update, so of
@@ -395,8 +395,18 @@ begin
 	from unnest(l_all) u group by u.queue_id;
 end $$;
 
+-- Inside: does this workflow still run?  It may hand on what its jobs answered.
+create or replace function queen.job_needed(p_tenant uuid, p_workflow uuid)
+returns boolean
+language plpgsql stable as $$
+begin
+	return exists (select from queen.ojs_workflows w
+		where w.tenant = p_tenant and w.id = p_workflow and w.ended_at is null);
+end $$;
+
 -- Cell-wide: deletes ended jobs and dead letters beyond what their queues keep, p_limit
--- of each at most; how many.  A look per queue; what others hold is left.
+-- of each at most; how many.  Not what a workflow that runs still needs.  A look per
+-- queue; what others hold is left.
 create or replace function queen.jobs_prune_v1(p_limit int,
 	p_now timestamptz default null)
 returns bigint
@@ -410,6 +420,8 @@ begin
 			where j.queue_id = q.id and j.state in (5, 6, 7) and not j.dead
 				and j.ended_at < t - coalesce(q.job_retention_ms, 604800000)
 					* interval '1 ms'
+				and (j.workflow_id is null
+					or not queen.job_needed(j.tenant, j.workflow_id))
 			order by j.ended_at limit p_limit for update skip locked) x
 		where q.deleted_at is null limit p_limit);
 	l_dead := array(select x.row from queen.ojs_queues q
@@ -417,6 +429,8 @@ begin
 			where j.queue_id = q.id and j.state = 7 and j.dead
 				and j.ended_at < t - coalesce(q.dead_letter_retention_ms,
 					15552000000) * interval '1 ms'
+				and (j.workflow_id is null
+					or not queen.job_needed(j.tenant, j.workflow_id))
 			order by j.ended_at limit p_limit for update skip locked) x
 		where q.deleted_at is null limit p_limit);
 	l_over := array(select x.row from queen.ojs_queues q
@@ -427,6 +441,8 @@ begin
 		cross join lateral (select j.ctid as row from queen.jobs j
 			where j.queue_id = q.id and j.state = 7 and j.dead
 				and (j.ended_at, j.seq) <= (k.ended_at, k.seq)
+				and (j.workflow_id is null
+					or not queen.job_needed(j.tenant, j.workflow_id))
 			order by j.ended_at, j.seq limit p_limit
 			for update skip locked) x
 		where q.deleted_at is null limit p_limit);
@@ -435,40 +451,5 @@ begin
 	delete from queen.ojs_rates r where (r.queue_id, r.key) in (
 		select w.queue_id, w.key from queen.ojs_rates w where w.until < t
 		order by w.until limit p_limit for update skip locked);
-	return n;
-end $$;
-
--- Inside: deletes jobs of a dropped queue, whatever their state, at most p_limit, and
--- with the last of them what else is the queue's; how many.
-create or replace function queen.jobs_purge(p_queue bigint, p_limit int)
-returns int
-language plpgsql volatile as $$
-declare
-	n int;
-begin
-	delete from queen.jobs d where d.ctid = any (array(
-		select j.ctid from queen.jobs j where j.queue_id = p_queue
-			and j.state = 0 and j.rate_key is null
-		union all
-		select j.ctid from queen.jobs j where j.queue_id = p_queue
-			and j.state = 0 and j.rate_key is not null
-		union all
-		select j.ctid from queen.jobs j where j.queue_id = p_queue
-			and j.state in (1, 4, 8)
-		union all
-		select j.ctid from queen.jobs j where j.queue_id = p_queue
-			and j.state in (2, 3)
-		union all
-		select j.ctid from queen.jobs j where j.queue_id = p_queue
-			and j.state in (5, 6, 7) and not j.dead
-		union all
-		select j.ctid from queen.jobs j where j.queue_id = p_queue
-			and j.state = 7 and j.dead
-		limit p_limit));
-	get diagnostics n = row_count;
-	if n < p_limit then
-		delete from queen.ojs_rates r where r.queue_id = p_queue;
-		delete from queen.ojs_job_counts c where c.queue_id = p_queue;
-	end if;
 	return n;
 end $$;

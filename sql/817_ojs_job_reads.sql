@@ -267,3 +267,27 @@ begin
 		(select from queen.jobs_limited_keys(u.id, t) limit 1)
 		limit 1) x;
 end $$;
+
+-- For tests: empties all that queen-ojs keeps of a tenant.  Locks each queue and its
+-- stream exclusively; 55P03 after 1 s.
+create or replace function queen.jobs_reset_v1(p_tenant uuid)
+returns void
+language plpgsql volatile as $$
+declare
+	l_ids bigint[] := array(select q.id from queen.ojs_queues q
+		where q.tenant = p_tenant order by q.id);
+	l_id bigint;
+begin
+	perform set_config('lock_timeout', '1s', true);
+	foreach l_id in array l_ids loop
+		perform pg_advisory_xact_lock(66341, l_id::int);
+		perform queen.stream_drop(l_id);
+	end loop;
+	delete from queen.ojs_crons c where c.tenant = p_tenant;
+	delete from queen.ojs_workflow_jobs m where m.tenant = p_tenant;
+	delete from queen.ojs_workflows w where w.tenant = p_tenant;
+	delete from queen.jobs j where j.tenant = p_tenant;
+	delete from queen.ojs_rates r where r.queue_id = any (l_ids);
+	delete from queen.ojs_job_counts c where c.queue_id = any (l_ids);
+	delete from queen.ojs_queues q where q.id = any (l_ids);
+end $$;
