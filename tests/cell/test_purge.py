@@ -32,6 +32,9 @@ HANGS_OFF = {
     "lease_sets": "(select p.queue_id from queen.partitions p"
                   " where p.id = x.lease_at)",
 }
+# the same of queen-ojs, by its own queues
+HANGS_OFF_OJS = {"ojs_rates", "ojs_job_counts", "ojs_streams",
+                 "ojs_stream_work"}
 CELL_WIDE = {"cell", "claims", "flags", "instance_minutes", "totals"}
 
 
@@ -107,6 +110,28 @@ def fill_by_sql(db, tenant):
             " '{sink}', array['{}'], array['{}'])", ([tenant],))
     db.rows("select queen.lake_sink_put_v1(%s, 'c', true, '{}', 'sealed')",
             (tenant,))
+    db.rows("select queen.stream_ensure_v1(%s, 'jobs')", (tenant,))
+    db.rows("select queen.jobs_put(%s, array[row(gen_random_uuid(), 't',"
+            " 'jobs', '', 0, 3, null, false, null, null, null, null, null,"
+            " null)::queen.job_spec], false, null)", (tenant,))
+    db.rows("insert into queen.ojs_workflows (tenant, id, kind, total,"
+            " created_at) values (%s, gen_random_uuid(), 'group', 1, now())",
+            (tenant,))
+    db.rows("insert into queen.ojs_workflow_jobs select tenant, id, 1, 'job',"
+            " id, false from queen.ojs_workflows where tenant = %s",
+            (tenant,))
+    db.rows("insert into queen.ojs_crons (tenant, name, queue, expression,"
+            " zone, minutes, hours, days, months, weekdays, any_day,"
+            " any_weekday, overlap, enabled, shown, template, created_at,"
+            " changed_at) values (%s, 'c', 'jobs', '', 'UTC', 1, 1, 1, 1, 1,"
+            " true, true, 'skip', false, '', row(null, 't', 'jobs', '', 0, 3,"
+            " null, false, null, null, null, null, null, null)::queen.job_spec,"
+            " now(),"
+            " now())", (tenant,))
+    for table in ("ojs_rates (queue_id, key, until) select id, 'k', now()",
+                  "ojs_job_counts select id, 1, now()"):
+        db.rows("insert into queen.%s from queen.ojs_queues"
+                " where tenant = %%s" % table, (tenant,))
     db.rows("insert into queen.queue_minutes (minute, queue_id) select"
             " now() - i * interval '1 day', q.id from queen.queues q,"
             " generate_series(1, 3) i where q.tenant = %s", (tenant,))
@@ -128,7 +153,8 @@ def purge(cell, headers=A, query="", tries=50):
 
 @pytest.mark.cellenv(**ON)
 def test_no_row_is_left(cell, db):
-    known = set(HANGS_OFF) | CELL_WIDE | set(rows_of(db, TENANT))
+    known = set(HANGS_OFF) | HANGS_OFF_OJS | CELL_WIDE \
+        | set(rows_of(db, TENANT))
     assert {t for t, in db.rows(
         "select relname from pg_class where relnamespace ="
         " 'queen'::regnamespace and relkind in ('r', 'p')")} == known
@@ -151,10 +177,18 @@ def test_no_row_is_left(cell, db):
             partition_heads=4, partitions=4, dead_letters=2,
             queue_minutes=6, retention_log=2, repairs=2, groups=4, queues=2,
             trace_names=2, traces=2, kv=3, kv_usage=1, kv_quota=1,
-            connector_status=1).items()}
+            connector_status=1, jobs=1, ojs_crons=1, ojs_workflows=1,
+            ojs_workflow_jobs=1, ojs_rates=1, ojs_job_counts=1,
+            ojs_streams=1, ojs_queues=1).items()}
     assert cell.get("/api/v1/connectors", headers=A).body["connectors"] == []
     assert len(cell.get("/api/v1/connectors", headers=B).body[
         "connectors"]) == 1
+    # of queen-ojs the other tenant's queue is left alone, with its stream
+    kept, = db.rows("select id from queen.ojs_queues")
+    for table in HANGS_OFF_OJS:
+        assert db.rows("select queue_id from queen.%s" % table) == [kept]
+    assert db.rows("select nspname from pg_namespace where nspname like"
+                   " 'queen\\_ojs\\_%%'") == [("queen_ojs_%d" % kept,)]
     # the sink too; its bucket is not looked at
     assert db.rows("select tenant::text from queen.lake_sinks_v1()") == [
         (B_TENANT,)]
