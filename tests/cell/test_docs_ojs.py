@@ -62,13 +62,14 @@ def test_every_member_that_is_answered_is_named():
     seen = set()
     for name, src in sources():
         keys = set(re.findall(
-            r'\bj?write_(?:key|kv_\w+|at)\(\s*&?[\w>-]+, "(\w+)"', src))
+            r'\bj?write_\w+\(\s*&?[\w>-]+, "(\w+)"', src))
         keys |= set(re.findall(r'\\"(\w+)\\":', src))
+        keys |= set(re.findall(r'\bput_\w+\(&?\w+, "(\w+)"', src))
         keys -= INTERNAL
         assert keys - known == set(), name
         seen |= keys
     assert {"acknowledged", "jobs_lost", "deduplicated", "computed_at",
-            "pagination", "lag_ms", "redelivered", "dead_letter_id",
+            "pagination", "redelivered", "dead_letter_id",
             "first_error", "unique_job_strength"} <= seen
 
 
