@@ -18,8 +18,7 @@ do $$ begin
 		type text,
 		queue text,
 		doc text,			-- members of the client's document, `"a":1,"b":2`;
-						-- "scheduled_at" is the first if there is one;
-						-- "x_test_directive":"quiet" with the test switch
+						-- "scheduled_at" is the first if there is one
 		rank smallint,			-- -priority
 		max_attempts int,
 		due_at timestamptz,		-- null or past = now
@@ -536,7 +535,7 @@ begin
 				order by j.due_at limit p_limit
 				for update skip locked) x
 			limit p_limit) w)
-	update queen.jobs j set state = 0, enqueued_at = t - d.nth * interval '1 us'
+	update queen.jobs j set state = 0, enqueued_at = t - (d.nth - 1) * interval '1 us'
 	from d where j.ctid = d.row;
 	get diagnostics n = row_count;
 	return n;
