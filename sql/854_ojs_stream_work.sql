@@ -552,7 +552,8 @@ begin
 		* interval '1 ms';
 	l_at := queen.stream_rotates_at(s);
 	l_at := case when l_at > l_now then l_at else l_now + l_wait end;
-	l_at := least(l_at, l.retry_at, greatest(l.thin_at, l_now + interval '5 s'));
+	l_at := least(l_at, l.retry_at, case when l.thin_at is not null
+		then greatest(l.thin_at, l_now + interval '5 s') end);
 	update queen.ojs_stream_work w set holder = null, seen_seq = l.seq, seen_tick = l.tick,
 		due_at = greatest(l_now, least(l_at, case when (w.seen_seq, w.seen_tick)
 			is distinct from (l.seq, l.tick) then l_now + interval '5 s' end))
