@@ -150,12 +150,11 @@ job_tell(struct hsrv_req *r, const PGresult *res, int row)
 	struct span name;
 	int64_t id;
 
-	if (pgbin_i16(res, row, JOB_OUT_STATE) != JOB_AVAILABLE)
-		return;
 	id = pgbin_i64(res, row, JOB_OUT_QUEUE_ID);
 	name = pgbin_bytes(res, row, JOB_OUT_QUEUE);
 	if (claims_queue_id(x->claims, ctx_tenant(r), name) != id)
 		waits_tell_queue(x->waits, id);
 	claims_queue(x->claims, ctx_tenant(r), name, id, loop_now_ms(x->loop));
-	waits_tell(x->waits, WAIT_JOBS, id);
+	if (pgbin_i16(res, row, JOB_OUT_STATE) == JOB_AVAILABLE)
+		waits_tell(x->waits, WAIT_JOBS, id);
 }
