@@ -11,7 +11,7 @@
 #include "route.h"
 
 static void
-test_each_route_has_the_level_of_its_path(void **state)
+test_every_route_of_jobs_and_streams_has_its_level(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < route_table_n; i++) {
@@ -24,7 +24,7 @@ test_each_route_has_the_level_of_its_path(void **state)
 }
 
 static void
-test_paths_nobody_serves(void **state)
+test_what_queen_ojs_does_not_serve(void **state)
 {
 	static const struct {
 		enum hsrv_method method;
@@ -58,8 +58,9 @@ int
 main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_each_route_has_the_level_of_its_path),
-		cmocka_unit_test(test_paths_nobody_serves),
+		cmocka_unit_test(
+			test_every_route_of_jobs_and_streams_has_its_level),
+		cmocka_unit_test(test_what_queen_ojs_does_not_serve),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
