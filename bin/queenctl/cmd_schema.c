@@ -213,6 +213,9 @@ static const char *const grants[] = {
 
 enum { GRANTS_N = sizeof(grants) / sizeof(grants[0]) };
 
+/* Streams of queen-ojs lie in schemas of their own. */
+static const char grant_streams[] = "grant create on database %s to ";
+
 static void
 grant_text(struct buf *b, const char *fmt, const char *role)
 {
@@ -226,22 +229,39 @@ grant_text(struct buf *b, const char *fmt, const char *role)
 }
 
 static int
-run_grants(PGconn *pg, const char *role, bool dry)
+run_grant(PGconn *pg, const struct buf *sql, bool dry)
+{
+	PGresult *res;
+
+	if (dry) {
+		printf("%s;\n", sql->p);
+		return CTL_OK;
+	}
+	res = db_query(pg, sql->p, 0, NULL);
+	PQclear(res);
+	return res ? CTL_OK : CTL_SERVER;
+}
+
+static int
+run_grants(PGconn *pg, const char *role, bool streams, bool dry)
 {
 	struct buf sql = BUF_ZERO;
 	int code = CTL_OK;
 
 	for (int i = 0; code == 0 && i < GRANTS_N; i++) {
 		grant_text(&sql, grants[i], role);
-		if (dry) {
-			printf("%s;\n", sql.p);
-			continue;
-		}
-		PGresult *res = db_query(pg, sql.p, 0, NULL);
+		code = run_grant(pg, &sql, dry);
+	}
+	if (code == 0 && streams) {
+		char *name = PQescapeIdentifier(pg, PQdb(pg), strlen(PQdb(pg)));
 
-		if (!res)
-			code = CTL_SERVER;
-		PQclear(res);
+		BUG(!name);
+		grant_text(&sql, grant_streams, name);
+		sql.len--; /* the NUL: the role follows */
+		buf_puts(&sql, role);
+		buf_putc(&sql, '\0');
+		PQfreemem(name);
+		code = run_grant(pg, &sql, dry);
 	}
 	buf_fini(&sql);
 	return code;
@@ -269,7 +289,7 @@ cmd_schema_grant(struct ctl *c, const struct cmd_call *a)
 		code = ctl_fail(CTL_USER, "the database has no schema yet; "
 					  "run: queenctl schema apply");
 	} else {
-		code = run_grants(pg, role, dry);
+		code = run_grants(pg, role, cmd_bool(a, "streams"), dry);
 		if (code == 0 && !dry)
 			ctl_say(c, "granted to %s", role);
 	}

@@ -359,6 +359,7 @@ static const struct cmd_flag up_flags[] = {
 static const struct cmd_flag down_flags[] = { DIR, END };
 static const struct cmd_flag schema_flags[] = { CONNINFO, DIR, END };
 static const struct cmd_flag grant_flags[] = { CONNINFO, DIR,
+	SWITCH("streams", 0, "and to make schemas, for streams of queen-ojs"),
 	SWITCH("dry-run", 0, "print the statements"), END };
 static const struct cmd_flag doctor_flags[] = {
 	CONNINFO, DIR,

@@ -27,13 +27,14 @@ def home_cell(no_last_cell):
     """A home, and ports of one cell with tools; it is down afterwards."""
     home = tempfile.mkdtemp(prefix="queen-c-", dir="/tmp")
     os.chmod(home, 0o755)
-    ports = [queenlib.Port() for _ in range(4)]
+    ports = [queenlib.Port() for _ in range(5)]
     ctl = Ctl(home)
     ctl.dir = os.path.join(home, "cell")
-    ctl.port, ctl.src, ctl.sink, ctl.s3 = (p.number for p in ports)
+    ctl.port, ctl.src, ctl.sink, ctl.s3, ctl.ojs = (p.number for p in ports)
     ctl.env["QUEEN_PGSRC_LISTEN"] = "127.0.0.1:%d" % ctl.src
     ctl.env["QUEEN_PGSINK_LISTEN"] = "127.0.0.1:%d" % ctl.sink
     ctl.env["QUEEN_S3_LISTEN"] = "127.0.0.1:%d" % ctl.s3
+    ctl.env["QUEEN_OJS_PORT"] = str(ctl.ojs)
     ctl.env["QUEEN_S3_INSTANCE"] = "the-only-one"
     ctl.env["QUEEN_PG_RELOAD_MS"] = "500"
     ctl.up = ("up", "--detach", "--dir", ctl.dir, "--port", str(ctl.port))
@@ -66,10 +67,12 @@ def below(supervisor):
 
 def test_a_private_cell_with_tools(home_cell):
     ctl = home_cell
-    assert "there are pgsrc, pgsink and s3" in ctl.fails(
+    assert "there are pgsrc, pgsink, s3 and ojs" in ctl.fails(
         USER, *ctl.up, "--with", "pgsrc,kafka")
-    up = ctl.json(*ctl.up, "--with", "pgsrc,pgsink,s3")
-    assert (up["with"], up["reused"]) == (["pgsrc", "pgsink", "s3"], False)
+    up = ctl.json(*ctl.up, "--with", "pgsrc,pgsink,s3,ojs")
+    assert (up["with"], up["reused"], up["ojsUrl"]) == (
+        ["pgsrc", "pgsink", "s3", "ojs"], False,
+        "http://127.0.0.1:%d" % ctl.ojs)
     # one key for all of them, which nobody else can read
     path = os.path.join(ctl.dir, "key")
     with open(path) as f:
@@ -78,7 +81,7 @@ def test_a_private_cell_with_tools(home_cell):
     assert len(key) == 65 and int(key, 16) > 0
     running = below(up["pid"])
     assert {"postgres", "queend", "queen-pgsrc", "queen-pgsink",
-            "queen-s3"} <= set(running)
+            "queen-s3", "queen-ojs"} <= set(running)
     for name in set(running) - {"postgres"}:
         with open("/proc/%d/status" % running[name]) as f:
             assert "\nUid:\t0\t" not in f.read(), name
@@ -86,6 +89,10 @@ def test_a_private_cell_with_tools(home_cell):
     wait_until(lambda: health(ctl.s3) == {"ok": True, "queues": 0})
     assert health(ctl.s3, "status")["instance"].split("/")[0] == \
         "the-only-one"
+    # without a server, jobs are asked of the cell too
+    ctl.run("job", "push", "t", "[]", "--queue", "q")
+    assert ctl.json("job", "queue-list")[0]["jobs"]["available"] == 1
+    assert "ojs:      http://127.0.0.1:%d\n" % ctl.ojs in ctl.run(*ctl.up)
     # the password that queend sealed opens in the tool
     ctl.run("connector", "apply", "s", "-f", "-",
             stdin=json.dumps(SINK))

@@ -8,7 +8,6 @@ import glob
 import os
 import re
 
-import queenlib
 from queenlib import BIN, ROOT
 from test_docs import described_families, page_steps, read, rendered, shell
 
@@ -112,4 +111,3 @@ def test_examples_run_as_printed(new_ojs, folder):
            for c, w in steps],
           {"PATH": BIN + ":" + os.environ["PATH"], "HOME": folder,
            "LC_ALL": "C.UTF-8"}, folder)
-    assert queenlib.TENANT
