@@ -196,7 +196,7 @@ cell: all $(WRITE) build/pycache.log
 	$(Q)$(run_pytest) $(PYTEST_ARGS)
 # What sanitizers look at: each handler and parser of each program once.
 SAN_CELL := ack auth badinput conflation configure connectors ctl_connector \
-	ctl_database ctl_kv ctl_messages ctl_resources ctl_s3 ctl_server \
+	ctl_database ctl_kv ctl_messages ctl_ojs ctl_resources ctl_s3 ctl_server \
 	ctl_tenant ctl_timer dlq encryption_keys encryption_paths fetch gate \
 	kv_errors lake_config lake_host lake_names lake_queue lake_routes \
 	lake_tamper lease messages pop pop_empty push queenctl replay resources \

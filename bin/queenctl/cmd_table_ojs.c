@@ -227,7 +227,7 @@ const struct cmd_phrase cmd_table_ojs[] = {
 	{ "job", "workflow-cancel", NULL, "<workflow>", NULL,
 	  cmd_workflow_cancel, NULL, API "/workflows/{0}",
 	  "cancel what of it has not begun" },
-	{ "job", "queue-list", "queue-ls", NULL, page_flags, cmd_ojs_get,
+	{ "job", "queue-list", "queue-ls status", NULL, page_flags, cmd_ojs_get,
 	  &cmd_view_ojs_queue, API "/queues", "queues of jobs and streams" },
 	{ "job", "queue-stats", NULL, "<queue>", NULL, cmd_ojs_get,
 	  &cmd_view_ojs_stats, Q "/stats", "how many jobs in each state" },
