@@ -208,8 +208,8 @@ declare
 begin
 	select x.* into j from queen.jobs x
 	where x.tenant = p_tenant and x.id = p_id and x.state + 0 <> 8
-		and exists (select from queen.ojs_queues q
-			where q.id = x.queue_id and q.deleted_at is null);
+		and (select q.deleted_at is null from queen.ojs_queues q
+			where q.id = x.queue_id);
 	if j.id is null then
 		j.id := p_id;
 		return query select f.* from queen.job_show(1, 1, j, null) f;

@@ -135,8 +135,8 @@ create or replace function queen.job_done(j queen.jobs, p_previous smallint,
 returns setof queen.job_out
 language plpgsql volatile as $$
 begin
-	if not exists (select from queen.ojs_queues q
-		where q.id = j.queue_id and q.deleted_at is null) then
+	if (select q.deleted_at is null from queen.ojs_queues q
+		where q.id = j.queue_id) is not true then
 		return query select f.*
 		from queen.job_verdict(j.tenant, j.id, null, null, t) f;
 		return;
@@ -405,51 +405,64 @@ begin
 end $$;
 
 -- Cell-wide: deletes ended jobs and dead letters beyond what their queues keep, p_limit
--- of each at most; how many.  Not what a workflow that runs still needs.  A look per
--- queue; what others hold is left.
+-- of each at most; how many.  Not what a workflow that runs still needs.  Looks at a
+-- hundred queues, from anywhere among them on; at how many dead letters there are, of
+-- five.  What others hold is left.
 create or replace function queen.jobs_prune_v1(p_limit int,
 	p_now timestamptz default null)
 returns bigint
 language plpgsql volatile as $$
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
-	l_ended tid[]; l_dead tid[]; l_over tid[]; n bigint;
+	l_queues bigint[]; l_from bigint; l_ended tid[]; l_dead tid[]; l_over tid[];
+	n bigint;
 begin
-	l_ended := array(select x.row from queen.ojs_queues q
+	select floor(random() * (max(q.id) + 1)) into l_from from queen.ojs_queues q;
+	l_queues := array(
+		(select q.id from queen.ojs_queues q where q.id > l_from
+		order by q.id limit 100)
+		union all
+		(select q.id from queen.ojs_queues q where q.id <= l_from
+		order by q.id limit 100)
+		limit 100);
+	l_ended := array(select x.row from unnest(l_queues) u(id)
+		join queen.ojs_queues q on q.id = u.id
 		cross join lateral (select j.ctid as row from queen.jobs j
-			where j.queue_id = q.id and j.state in (5, 6, 7) and not j.dead
+			where j.queue_id = u.id and j.state in (5, 6, 7) and not j.dead
 				and j.ended_at < t - coalesce(q.job_retention_ms, 604800000)
 					* interval '1 ms'
 				and (j.workflow_id is null
 					or not queen.job_needed(j.tenant, j.workflow_id))
 			order by j.ended_at limit p_limit for update skip locked) x
-		where q.deleted_at is null limit p_limit);
-	l_dead := array(select x.row from queen.ojs_queues q
+		limit p_limit);
+	l_dead := array(select x.row from unnest(l_queues) u(id)
+		join queen.ojs_queues q on q.id = u.id
 		cross join lateral (select j.ctid as row from queen.jobs j
-			where j.queue_id = q.id and j.state = 7 and j.dead
+			where j.queue_id = u.id and j.state = 7 and j.dead
 				and j.ended_at < t - coalesce(q.dead_letter_retention_ms,
 					15552000000) * interval '1 ms'
 				and (j.workflow_id is null
 					or not queen.job_needed(j.tenant, j.workflow_id))
 			order by j.ended_at limit p_limit for update skip locked) x
-		where q.deleted_at is null limit p_limit);
-	l_over := array(select x.row from queen.ojs_queues q
+		limit p_limit);
+	l_over := array(select x.row from unnest(l_queues[1:5]) u(id)
+		join queen.ojs_queues q on q.id = u.id
 		cross join lateral (select j.ended_at, j.seq from queen.jobs j
-			where j.queue_id = q.id and j.state = 7 and j.dead
+			where j.queue_id = u.id and j.state = 7 and j.dead
 			order by j.ended_at desc, j.seq desc
 			offset coalesce(q.dead_letter_max, 10000) limit 1) k
 		cross join lateral (select j.ctid as row from queen.jobs j
-			where j.queue_id = q.id and j.state = 7 and j.dead
+			where j.queue_id = u.id and j.state = 7 and j.dead
 				and (j.ended_at, j.seq) <= (k.ended_at, k.seq)
 				and (j.workflow_id is null
 					or not queen.job_needed(j.tenant, j.workflow_id))
 			order by j.ended_at, j.seq limit p_limit
 			for update skip locked) x
-		where q.deleted_at is null limit p_limit);
+		limit p_limit);
 	delete from queen.jobs j where j.ctid = any (l_ended || l_dead || l_over);
 	get diagnostics n = row_count;
-	delete from queen.ojs_rates r where (r.queue_id, r.key) in (
-		select w.queue_id, w.key from queen.ojs_rates w where w.until < t
-		order by w.until limit p_limit for update skip locked);
+	delete from queen.ojs_rates r where r.ctid = any (array(
+		select w.ctid from queen.ojs_rates w where w.until < t
+		order by w.until limit p_limit for update skip locked));
 	return n;
 end $$;

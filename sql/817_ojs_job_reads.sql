@@ -14,8 +14,8 @@ declare
 begin
 	select x.* into j from queen.jobs x
 	where x.tenant = p_tenant and x.id = p_id and x.state + 0 <> 8
-		and exists (select from queen.ojs_queues q
-			where q.id = x.queue_id and q.deleted_at is null);
+		and (select q.deleted_at is null from queen.ojs_queues q
+			where q.id = x.queue_id);
 	if j.id is null then
 		j.id := p_id;
 		return query select f.* from queen.job_show(1, 1, j, null) f;
@@ -53,8 +53,8 @@ begin
 			where j.tenant = p_tenant and j.state = 7 and j.dead
 				and (j.ended_at, j.seq) < (l_at, l_seq)
 				and (p_type is null or j.type = p_type)
-				and exists (select from queen.ojs_queues q
-					where q.id = j.queue_id and q.deleted_at is null)
+				and (select q.deleted_at is null from queen.ojs_queues q
+					where q.id = j.queue_id)
 			order by j.ended_at desc, j.seq desc
 			offset p_offset limit p_limit) x(j)
 		cross join lateral queen.job_show(0, 1, x.j, null) f;
@@ -82,8 +82,8 @@ begin
 		return (select count(*) from queen.jobs j
 			where j.tenant = p_tenant and j.state = 7 and j.dead
 				and (p_type is null or j.type = p_type)
-				and exists (select from queen.ojs_queues q
-					where q.id = j.queue_id and q.deleted_at is null));
+				and (select q.deleted_at is null from queen.ojs_queues q
+					where q.id = j.queue_id));
 	end if;
 	return (select count(*) from queen.jobs j
 		where j.queue_id = l_queue and j.state = 7 and j.dead
@@ -100,8 +100,8 @@ declare
 begin
 	select x.* into j from queen.jobs x
 	where x.tenant = p_tenant and x.id = p_id and x.state + 0 = 7 and x.dead
-		and exists (select from queen.ojs_queues q
-			where q.id = x.queue_id and q.deleted_at is null);
+		and (select q.deleted_at is null from queen.ojs_queues q
+			where q.id = x.queue_id);
 	l_there := j.id is not null;
 	j.id := p_id;
 	return query select f.*
@@ -124,8 +124,8 @@ begin
 		retry_delay_ms = null, worker = null, ran = false, dead = false,
 		has_error = false, workflow_id = null
 	where x.tenant = p_tenant and x.id = p_id and x.state + 0 = 7 and x.dead
-		and exists (select from queen.ojs_queues q
-			where q.id = x.queue_id and q.deleted_at is null)
+		and (select q.deleted_at is null from queen.ojs_queues q
+			where q.id = x.queue_id)
 	returning x.* into j;
 	l_there := j.id is not null;
 	j.id := p_id;
@@ -143,8 +143,8 @@ declare
 begin
 	delete from queen.jobs x
 	where x.tenant = p_tenant and x.id = p_id and x.state + 0 = 7 and x.dead
-		and exists (select from queen.ojs_queues q
-			where q.id = x.queue_id and q.deleted_at is null)
+		and (select q.deleted_at is null from queen.ojs_queues q
+			where q.id = x.queue_id)
 	returning x.* into j;
 	l_there := j.id is not null;
 	j.id := p_id;
@@ -253,8 +253,8 @@ declare
 begin
 	return query
 	select u.id from unnest(p_queue_ids) u(id)
-	cross join lateral (select from queen.ojs_queues q where q.id = u.id
-		and q.paused_at is null and q.deleted_at is null limit 1) q
+	join lateral (select q.paused_at is null and q.deleted_at is null as open
+		from queen.ojs_queues q where q.id = u.id) q on q.open
 	cross join lateral (
 		(select from queen.jobs j where j.queue_id = u.id and j.state = 0
 			and j.rate_key is null and (j.expires_at is null or j.expires_at > t)
