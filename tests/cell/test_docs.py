@@ -442,16 +442,18 @@ def test_examples_of_queen_sql_run_as_printed(documented):
     shell(here(steps), env, folder)
 
 
-def test_examples_of_queenctl_run(documented):
+def test_examples_of_queenctl_run(documented, new_ojs):
     """Against a cell that is there; what starts and stops one, and what needs
     jq or a bucket, is left out."""
     cell, _, env, folder = documented
+    ojs = new_ojs().start()
     env.update(PATH=queenlib.BIN + ":" + env["PATH"],
+               QUEEN_OJS_URL="http://127.0.0.1:%d" % ojs.port.number,
                QUEEN_SERVER="http://127.0.0.1:%d" % cell.port.number)
     steps = [(command + "; echo status=$?", "...status=0")
              for command, _ in page_steps("queenctl.1")
              if not re.search(r"queenctl (up|down|s3)|jq ", command)]
-    assert len(steps) >= 4
+    assert len(steps) >= 9
     shell([("set -o pipefail", "")] + steps, env, folder)
     # the last one moved the group back
     assert [m["data"] for m in cell.pop("orders", group="billing")] == \
