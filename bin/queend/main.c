@@ -438,8 +438,7 @@ main(int argc, char **argv)
 	log_init(NULL, false);
 	boot_harden(); /* before there is a secret in memory */
 	if (conf_load(conf_items, conf_items_n, &b.conf, &e) != 0 ||
-		check_settings(&b.conf, &e) != 0 ||
-		make_gate(&b, &e) != 0 ||
+		check_settings(&b.conf, &e) != 0 || make_gate(&b, &e) != 0 ||
 		seal_new(b.conf.encryption_key, b.conf.encryption_old_keys,
 			&b.x.seal, &e) != 0) {
 		gate_free(b.x.gate);
