@@ -179,7 +179,10 @@ begin
 		changed_at = excluded.changed_at,
 		(next_at, look_at, owed) = (
 			select case when same then k.next_at else excluded.next_at end,
-				case when same then k.look_at else excluded.look_at end,
+				case when same and excluded.overlap = 'enqueue'
+						then k.look_at
+					when same then k.next_at
+					else excluded.next_at end,
 				same and k.owed and excluded.overlap = 'enqueue'
 			from (select k.expression = excluded.expression
 				and k.zone = excluded.zone and k.enabled as same) c)

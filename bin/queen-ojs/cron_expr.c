@@ -72,12 +72,14 @@ static bool
 number(struct span s, int *v)
 {
 	*v = 0;
+	if (s.n < 1 || s.n > 2)
+		return false;
 	for (size_t i = 0; i < s.n; i++) {
 		if (s.p[i] < '0' || s.p[i] > '9')
 			return false;
 		*v = *v * 10 + (s.p[i] - '0');
 	}
-	return s.n == 1 || s.n == 2;
+	return true;
 }
 
 static bool
@@ -97,7 +99,7 @@ static bool
 range(struct span s, const struct field *f, bool stepped, int *from, int *to,
 	const char **why)
 {
-	struct span low, high = SPAN_ZERO, rest = s;
+	struct span low, rest = s;
 
 	*from = f->min;
 	*to = f->max;
@@ -111,8 +113,7 @@ range(struct span s, const struct field *f, bool stepped, int *from, int *to,
 		*to = stepped ? f->max : *from;
 		return true;
 	}
-	high = rest;
-	if (!value(high, f, to))
+	if (!value(rest, f, to))
 		return false;
 	/* A week may end with Sunday, by whatever name. */
 	if (f == &TABLE[WEEKDAY] && *to == 0 && *from > 0)
