@@ -34,6 +34,24 @@ def drain(ojs, consumer, **more):
         ojs.stream_ack("q", got["batch"]["id"])
 
 
+def stream(ojs):
+    return ojs.ask("GET", Q + "/info")["stream"]
+
+
+def cared(db, done):
+    """The log is due until done() says that its care brought it about."""
+    def look():
+        db.rows("update queen.ojs_stream_work set due_at = now()")
+        return done()
+    wait_until(look, every_s=0.05)
+
+
+def rotate(db, done):
+    db.rows("update queen.ojs_streams set segment_started_at = now() - "
+            + PAST)
+    cared(db, done)
+
+
 def grow_old(ojs, db):
     """All that is stored is older than retention; due work sees it."""
     db.rows("update %sstream_ticks set created_at = created_at - %s"
@@ -41,25 +59,15 @@ def grow_old(ojs, db):
     db.rows("update %sstream_events set created_at = created_at - %s"
             % (S, PAST))
     for segment in 1, 2:
-        rotate(db)
-        wait_until(lambda n=segment: ojs.ask("GET", Q + "/info")["stream"][
-            "segment"] == n)
+        rotate(db, lambda n=segment: stream(ojs)["segment"] == n)
     db.rows("update %sstream_segments set sealed_at = sealed_at - %s"
             % (S, PAST))
     for name in "back", "small", "near":
         assert drain(ojs, name) == ([], [])
     # the next one to be emptied is needed by who is away
-    rotate(db)
-    wait_until(lambda: db.value("select pinned_at from queen.ojs_streams"))
-    stream = ojs.ask("GET", Q + "/info")["stream"]
-    assert stream["segment"] == 2
-    assert stream["segments"][0]["pinned_by"] == ["away"]
-
-
-def rotate(db):
-    db.rows("update queen.ojs_streams set segment_started_at = now() - "
-            + PAST)
-    db.rows("update queen.ojs_stream_work set due_at = now()")
+    rotate(db, lambda: db.value("select pinned_at from queen.ojs_streams"))
+    assert stream(ojs)["segment"] == 2
+    assert stream(ojs)["segments"][0]["pinned_by"] == ["away"]
 
 
 def restored(db, copy):
@@ -93,12 +101,11 @@ def test_absent(new_ojs, db, far, total):
     seen, sizes = drain(ojs, "small", max=3000)
     assert seen == everything
     drain(ojs, "near")
-    ticks = ojs.ask("GET", Q + "/info")["stream"]["ticks"]
+    ticks = stream(ojs)["ticks"]
     grow_old(ojs, db)
     # old ticks are thinned, but those 500 events apart stay
     if size <= 250:
-        wait_until(lambda: ojs.ask("GET", Q + "/info")["stream"]["ticks"]
-                   < ticks / 2)
+        cared(db, lambda: stream(ojs)["ticks"] < ticks / 2)
 
     other = new_ojs(restored(db, far), QUEEN_OJS_SWEEPER="false").start()
     if far.rows("select from queen.stream_check_v1()"):
