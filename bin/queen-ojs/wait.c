@@ -28,7 +28,7 @@ struct waits {
 	struct wait_list lists[KINDS];
 	struct wait_list due; /* woken, to try in this turn */
 	struct loop_timer timer;
-	int64_t look_ms;
+	int64_t look_ms, timer_ms;	/* next look; when the timer fires */
 	int parked;
 	bool waking;
 	struct look *look; /* in flight */
@@ -333,6 +333,13 @@ look_at(struct waits *ws, int kind)
 /* ---- time ---- */
 
 static void
+fire_at(struct waits *ws, int64_t at_ms, int64_t now)
+{
+	ws->timer_ms = at_ms;
+	loop_timer_start(&ws->timer, at_ms - now);
+}
+
+static void
 on_timer(void *arg)
 {
 	struct waits *ws = arg;
@@ -356,7 +363,7 @@ on_timer(void *arg)
 		look_at(ws, 0);
 	}
 	if (ws->parked)
-		loop_timer_start(&ws->timer, next - now);
+		fire_at(ws, next, now);
 }
 
 /* ---- waiters ---- */
@@ -382,7 +389,7 @@ on_gone(struct hsrv_req *r)
 bool
 wait_park(struct waits *ws, struct wait *w)
 {
-	int64_t now = clk_mono_ms();
+	int64_t now = clk_mono_ms(), next = now + LOOK_MS;
 
 	if (ws->x->stopping || now >= w->deadline_ms)
 		return false;
@@ -395,10 +402,11 @@ wait_park(struct waits *ws, struct wait *w)
 		wake(ws, w);
 		return true;
 	}
-	if (!loop_timer_pending(&ws->timer) || w->deadline_ms < now + LOOK_MS)
-		loop_timer_start(&ws->timer, w->deadline_ms - now < LOOK_MS
-						     ? w->deadline_ms - now
-						     : LOOK_MS);
+	if (next > w->deadline_ms)
+		next = w->deadline_ms;
+	/* Only ever earlier: who parks must not put off who is parked. */
+	if (!loop_timer_pending(&ws->timer) || next < ws->timer_ms)
+		fire_at(ws, next, now);
 	return true;
 }
 
