@@ -128,8 +128,9 @@ language sql volatile as $$
 		else queen.job_lost(j, t) end
 $$;
 
--- Inside: answers for a transition that was made; tells the workflow of an ended job.
--- A job of a dropped queue is none.
+-- Inside: answers for a transition that was made; tells the workflow of an ended job,
+-- and behind it answers those of its jobs that are available now.  A job of a dropped
+-- queue is none.
 create or replace function queen.job_done(j queen.jobs, p_previous smallint,
 	t timestamptz)
 returns setof queen.job_out
@@ -141,10 +142,11 @@ begin
 		from queen.job_verdict(j.tenant, j.id, null, null, t) f;
 		return;
 	end if;
-	if j.workflow_id is not null and j.state in (5, 6, 7) then
-		perform queen.workflow_job_ended(j.tenant, j.workflow_id, j.id, t);
-	end if;
 	return query select f.* from queen.job_show(0, 1, j, p_previous) f;
+	if j.workflow_id is not null and j.state in (5, 6, 7) then
+		return query select f.* from queen.workflow_job_ended(j.tenant,
+			j.workflow_id, j.id, t) f;
+	end if;
 end $$;
 
 -- Completes the attempt p_worker (null: whoever) runs.  One row: verdict 0, 1 no such

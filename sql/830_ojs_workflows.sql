@@ -73,16 +73,16 @@ language sql immutable as $$
 			then coalesce(p_result, 'null') else 'null' end || ']'
 $$;
 
--- Inside: held jobs become what they were put as, as if they were pushed now.  The
--- caller has the workflow's lock.
+-- Inside: held jobs become what they were put as, as if they were pushed now; those
+-- that are available, as an answer.  The caller has the workflow's lock.
 create or replace function queen.workflow_release(p_tenant uuid, p_workflow uuid,
 	p_roles text[], p_idx int, p_parents text, t timestamptz)
-returns void
+returns setof queen.job_out
 language plpgsql volatile as $$
 declare
-	m record;
+	m record; l_job queen.jobs;
 begin
-	for m in select x.job_id, x.pending from queen.ojs_workflow_jobs x
+	for m in select x.idx, x.job_id, x.pending from queen.ojs_workflow_jobs x
 		where x.tenant = p_tenant and x.workflow_id = p_workflow
 			and x.role = any (p_roles) and (p_idx is null or x.idx = p_idx)
 		order by x.idx
@@ -92,7 +92,12 @@ begin
 				else 0 end,
 			enqueued_at = case when not m.pending
 				and (j.due_at > t) is not true then t end
-		where j.tenant = p_tenant and j.id = m.job_id and j.state + 0 = 8;
+		where j.tenant = p_tenant and j.id = m.job_id and j.state + 0 = 8
+		returning j.* into l_job;
+		if l_job.state = 0 then
+			return query select f.*
+			from queen.job_show(0, m.idx, l_job, 8::smallint) f;
+		end if;
 	end loop;
 end $$;
 
@@ -110,36 +115,39 @@ begin
 	where j.tenant = p_tenant and j.id = m.job_id and j.state + 0 = 8;
 end $$;
 
--- Inside: what follows from the end of member p_idx, counted already.
+-- Inside: what follows from the end of member p_idx, counted already: jobs that became
+-- available.
 create or replace function queen.workflow_advance(w queen.ojs_workflows, p_idx int,
-	p_ended smallint, p_results text, t timestamptz)
-returns void
+	p_results text, t timestamptz)
+returns setof queen.job_out
 language plpgsql volatile as $$
 declare
 	l_failed boolean := w.failed > 0;
 begin
 	if w.kind = 'chain' and not l_failed and p_idx < w.total then
-		perform queen.workflow_release(w.tenant, w.id, '{step}', p_idx + 1,
-			p_results, t);
+		return query select f.* from queen.workflow_release(w.tenant, w.id,
+			'{step}', p_idx + 1, p_results, t) f;
 		return;
 	end if;
 	if w.kind <> 'chain' and w.completed + w.failed < w.total then
 		return;
 	end if;
 	if w.kind = 'batch' then
-		perform queen.workflow_release(w.tenant, w.id, array['on_complete',
-			case when l_failed then 'on_failure' else 'on_success' end],
-			null, queen.workflow_results(w.tenant, w.id), t);
+		return query select f.* from queen.workflow_release(w.tenant, w.id,
+			array['on_complete', case when l_failed then 'on_failure'
+				else 'on_success' end],
+			null, queen.workflow_results(w.tenant, w.id), t) f;
 	end if;
 	perform queen.workflow_end(w.tenant, w.id, case when l_failed then 2 else 1 end,
 		t);
 end $$;
 
 -- A job of a workflow has ended: its row is written, in this transaction.  Counts it
--- once, and advances the workflow.  Locks the workflow's row, then its held jobs.
+-- once, and advances the workflow: a row per job that became available.  Locks the
+-- workflow's row, then its held jobs.
 create or replace function queen.workflow_job_ended(p_tenant uuid, p_workflow uuid,
 	p_id uuid, p_now timestamptz default null)
-returns void
+returns setof queen.job_out
 language plpgsql volatile as $$
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
@@ -165,9 +173,9 @@ begin
 	where x.tenant = p_tenant and x.id = p_workflow
 	returning x.* into w;
 	if w.state = 0 then
-		perform queen.workflow_advance(w, l_idx, j.state, case
+		return query select f.* from queen.workflow_advance(w, l_idx, case
 			when w.kind = 'chain' then queen.workflow_results_add(
-				j.parents, j.result) end, t);
+				j.parents, j.result) end, t) f;
 	end if;
 end $$;
 
