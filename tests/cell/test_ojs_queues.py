@@ -222,7 +222,6 @@ def test_quotas(ojs):
     ojs.append("q", *[{"type": "t", "payload": i} for i in range(3)])
     ojs.refused("POST", "/queues/q/messages", {"type": "t", "payload": 1},
                 429, "queue_full")
-    # a chain takes room for all of its steps at once
     ojs.refused("POST", "/workflows", {
         "type": "chain", "steps": [{"type": "t", "args": [], "queue": "q"}]},
         429, "queue_full")
@@ -402,6 +401,7 @@ def test_drop_under_load(new_ojs, db):
                     " where datname = current_database()") == before
 
 
+@pytest.mark.allpg
 def test_a_put_in_flight_is_not_forgotten(db):
     """Who put a job while the queue was dropped holds the purge off; then the
     job goes as well.  Nobody waits for anybody."""
