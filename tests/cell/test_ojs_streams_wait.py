@@ -32,6 +32,15 @@ class Waiter(threading.Thread):
         return self.got
 
 
+def asked(ojs, wait_ms):
+    """A connection whose receive waits."""
+    body = b'{"consumer":"c","wait_ms":%d}' % wait_ms
+    sock = socket.create_connection(("127.0.0.1", ojs.port.number), 30)
+    sock.sendall(b"POST /ojs/v1/queues/q/receive HTTP/1.1\r\nHost: x\r\n"
+                 b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+    return sock
+
+
 def parked(ojs, n=1):
     wait_until(lambda: ojs.metrics()["queen_ojs_parked"] == n, every_s=0.005)
 
@@ -97,6 +106,22 @@ def test_the_end_of_what_is_waited_for(ojs):
     parked(ojs, 0)
 
 
+def test_who_comes_later_puts_nobody_off(ojs):
+    ojs.subscribe("q", "c")
+    short = Waiter(ojs, wait_ms=200)
+    parked(ojs)
+    socks = []
+    try:
+        while short.is_alive() and time.monotonic() - short.began < 3:
+            socks.append(asked(ojs, 900))
+            ojs.get("/ojs/v1/health")
+        assert short.end() == {"batch": None, "messages": []}
+        assert short.ended - short.began < 2
+    finally:
+        for sock in socks:
+            sock.close()
+
+
 def test_a_thousand_wait(new_ojs):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -104,14 +129,8 @@ def test_a_thousand_wait(new_ojs):
     try:
         ojs = new_ojs().start()
         ojs.subscribe("q", "c")
-        body = b'{"consumer":"c","wait_ms":5000}'
-        ask = (b"POST /ojs/v1/queues/q/receive HTTP/1.1\r\nHost: x\r\n"
-               b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         for _ in range(WAITERS):
-            sock = socket.create_connection(("127.0.0.1", ojs.port.number))
-            sock.sendall(ask)
-            sock.settimeout(30)
-            socks.append(sock)
+            socks.append(asked(ojs, 5000))
         parked(ojs, WAITERS)
         mine = ("select count(*), count(*) filter (where state <> 'idle')"
                 " from pg_stat_activity where datname = current_database()"
