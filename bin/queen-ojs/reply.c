@@ -84,7 +84,7 @@ static bool
 id_ok(struct span s)
 {
 	for (size_t i = 0; i < s.n; i++)
-		if (s.p[i] < 0x21 || s.p[i] > 0x7e)
+		if (s.p[i] < 0x20 || s.p[i] > 0x7e)
 			return false;
 	return s.n > 0 && s.n <= REQUEST_ID_MAX;
 }

@@ -58,9 +58,10 @@ def test_every_answer_has_the_headers(ojs):
         assert reply.status == status, reply
         made.add(text_of(reply))
         assert re.fullmatch(MADE, text_of(reply)), reply
-        for text in "my-id", "x" * 200, "!~":
+        for text in "my-id", "x" * 200, "! ~":
             reply = ojs.request(method, path, body,
-                                headers={"X-Request-Id": text})
+                                headers={"X-Request-Id": text,
+                                         "Accept": "text/html"})
             assert text_of(reply) == text
             if status >= 400:
                 assert reply.body["error"]["request_id"] == text
