@@ -120,11 +120,11 @@ tell(struct hsrv_req *r, const PGresult *res)
 	for (int i = 0; i < PQntuples(res); i++) {
 		int64_t id = pgbin_i64(res, i, JOB_OUT_QUEUE_ID);
 
-		if (id == told ||
-			pgbin_i16(res, i, JOB_OUT_STATE) != JOB_AVAILABLE)
+		if (id == told)
 			continue;
 		job_tell(r, res, i);
-		told = id;
+		if (pgbin_i16(res, i, JOB_OUT_STATE) == JOB_AVAILABLE)
+			told = id;
 	}
 }
 
