@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""810: unique jobs, rate limits, and the quota of a queue."""
+import hashlib
+import json
+import unicodedata
+
+import pytest
+
+from hotkit import together
+from ojsjobkit import Jobs, jobs, seconds, spec, unique  # noqa: F401
+from queenlib import OTHER_TENANT
+from sqlkit import at
+
+
+def rate(max=1, period_ms=1000, key="", concurrency=None):
+    return json.dumps({"key": key, "max": max, "period_ms": period_ms,
+                       "concurrency": concurrency})
+
+
+# ---- unique ----
+
+@pytest.mark.allpg
+def test_the_key_is_the_hash_of_the_normal_form(jobs):
+    text = '{"args":["e\u0301\\u0000"],"type":"a"}'
+    (row,) = jobs.push(spec(unique=unique(text)))
+    normal = unicodedata.normalize("NFC", text)
+    assert normal != text
+    assert row.unique_key == hashlib.sha256(normal.encode()).hexdigest()
+    (again,) = jobs.push(spec(unique=unique(normal)))
+    assert (again.verdict, again.id, again.unique_key) == (
+        "unique", row.id, row.unique_key)
+    other = Jobs(jobs.conn, OTHER_TENANT)
+    assert other.push(spec(unique=unique(text)))[0].verdict == "ok"
+    assert jobs.push(spec(unique=unique(text + " ")))[0].verdict == "ok"
+
+
+@pytest.mark.allpg
+def test_conflicts_depend_on_states_and_period(jobs):
+    def verdict(key, now=10, **kw):
+        found = jobs.push(spec(unique=unique(key, **kw)), now=now)[0]
+        jobs.rows("delete from queen.jobs where id = %s and created_at = %s",
+                  found.id, at(now))
+        return found.verdict
+
+    jobs.put(unique=unique("a"), due=20, expires=30, now=1)
+    assert verdict("a", states=[2]) == "unique"
+    assert verdict("a", states=[0, 1]) == "ok"
+    # as a sweep would leave it
+    assert verdict("a", now=20, states=[0]) == "unique"
+    assert verdict("a", now=20, states=[2]) == "ok"
+    assert verdict("a", now=30, states=[0, 2]) == "ok"
+    assert verdict("a", now=30, states=[7]) == "unique"
+    # a period counts from when it was made
+    assert verdict("a", period_ms=9001) == "unique"
+    assert verdict("a", period_ms=9000) == "ok"
+    id = jobs.put(unique=unique("b"), now=5)
+    jobs.cancel(id, now=6)
+    assert verdict("b") == "ok"
+    assert verdict("b", states=[6]) == "unique"
+
+
+@pytest.mark.allpg
+def test_what_a_conflict_does(jobs):
+    old = jobs.put(unique=unique("a"), type="old", now=1)
+    (row,) = jobs.push(spec(unique=unique("a", "ignore")), now=2)
+    assert (row.verdict, row.id, row.type, row.state) == (
+        "known", old, "old", "available")
+    (row,) = jobs.push(spec(unique=unique("a", "replace"), due=50), now=3)
+    assert row.verdict == "ok" and row.state == "scheduled"
+    assert jobs.get(old).state == "cancelled"
+    # one that is worked on is replaced too, one that ended stays what it is
+    jobs.rows("update queen.jobs set state = 1 where id = %s", row.id)
+    (new,) = jobs.push(spec(unique=unique("a", "replace", range(8))), now=4)
+    assert jobs.get(row.id).previous_state == "active"
+    jobs.fetch(now=5)
+    jobs.ack(new.id, now=6)
+    assert jobs.push(spec(unique=unique("a", "replace", range(8))),
+                     now=7)[0].verdict == "ok"
+    assert jobs.get(new.id).state == "completed"
+
+    kept = "replace_except_schedule"
+    old = jobs.put(unique=unique("b"), due=90, now=10,
+                   doc='"scheduled_at":"soon","args":[1]')
+    (row,) = jobs.push(spec(unique=unique("b", kept), due=70,
+                            doc='"scheduled_at":"now","args":[2]'), now=11)
+    assert (row.state, row.doc) == ("scheduled",
+                                    '"scheduled_at":"soon","args":[2]')
+    assert jobs.get(row.id, now=89).state == "scheduled"
+    assert jobs.get(row.id, now=90).state == "available"
+    (row,) = jobs.push(spec(unique=unique("b", kept), doc='"args":[3]'), now=12)
+    assert row.doc == '"scheduled_at":"soon","args":[3]'
+    # nothing to keep once its time has come
+    (row,) = jobs.push(spec(unique=unique("b", kept), doc='"args":[4]'), now=91)
+    assert (row.state, row.doc) == ("available", '"args":[4]')
+
+
+@pytest.mark.allpg
+def test_unique_within_a_batch_and_between_sessions(jobs, connect, db):
+    rows = jobs.push(spec(type="x", unique=unique("k")), spec(),
+                     spec(unique=unique("k", "ignore")),
+                     spec(type="z", unique=unique("k", "replace")), now=1)
+    assert [(r.verdict, r.idx) for r in rows] == [
+        ("ok", 1), ("ok", 2), ("known", 3), ("ok", 4)]
+    assert rows[2].id == rows[0].id
+    assert jobs.get(rows[0].id).state == "cancelled"
+    last = jobs.push(spec(unique=unique("m")), spec(unique=unique("m")))[-1]
+    assert (last.verdict, last.idx) == ("unique", 2)
+    (taken,) = jobs.push(spec(unique=unique("n"), id=rows[3].id))
+    assert (taken.verdict, taken.id, taken.type) == ("taken", rows[3].id, "z")
+    others = [Jobs(connect(db)) for _ in range(6)]
+    keys = ["a%d" % n for n in range(5)]
+
+    def push(i):        # in orders of their own: no deadlock
+        order = keys[i % 5:] + keys[:i % 5]
+        return others[i].push(*[spec(unique=unique(k, "ignore"))
+                                for k in order])
+
+    rows = [r for found in together(6, push) for r in found]
+    assert sorted(r.verdict for r in rows) == ["known"] * 25 + ["ok"] * 5
+    assert len({r.id for r in rows}) == 5
+
+
+# ---- rate limits ----
+
+@pytest.mark.allpg
+def test_a_limit_holds_back_its_own_jobs_only(jobs):
+    limited = [jobs.put(rate=rate(), priority=5, now=n) for n in range(3)]
+    free = [jobs.put(now=n) for n in range(3)]
+    assert jobs.ids(n=2, now=100) == [limited[0], free[0]]
+    assert jobs.ids(now=100.5) == [free[1]]
+    assert jobs.ids(n=9, now=100.999) == [free[2]]
+    assert jobs.ids(n=9, now=100.999) == []
+    queue = jobs.queue_id()
+    ready = ("select queue_id from queen.jobs_ready_v1(%s, %s)", [queue])
+    assert jobs.rows(*ready, at(100.999)) == []
+    assert jobs.rows(*ready, at(101)) == [(queue,)]
+    assert jobs.ids(n=9, now=101) == [limited[1]]
+    assert jobs.ids(n=9, now=101.5) == []
+    assert jobs.ids(n=9, now=109) == [limited[2]]
+
+
+@pytest.mark.allpg
+def test_windows_slide_keys_are_apart_and_concurrency_counts(jobs):
+    jobs.push(*[spec(rate=rate(5, 10000, "k%d" % (n % 2))) for n in range(40)],
+              now=1)
+    assert len(jobs.ids(n=3, now=10)) == 3      # either key
+    assert len(jobs.ids(n=20, now=12)) == 7     # in any case the rest of both
+    assert jobs.ids(n=20, now=19.9) == []
+    assert len(jobs.ids(n=20, now=20.1)) == 3
+    assert len(jobs.ids(n=20, now=22.1)) == 7
+    assert jobs.rows("select cardinality(taken_at) <= 3 from queen.ojs_rates"
+                     ) == [(True,)] * 2
+    # one period later nothing of it is kept
+    jobs.rows("select queen.jobs_prune_v1(10, %s)", at(33))
+    assert jobs.rows("select * from queen.ojs_rates") == []
+
+    limit = rate(None, None, "c", 2)
+    ids = [jobs.put("c", rate=limit, now=n) for n in range(5)]
+    assert jobs.ids("c", n=9, now=50) == ids[:2]
+    assert jobs.ids("c", n=9, now=60) == []
+    jobs.ack(ids[0], now=61)
+    assert jobs.ids("c", n=9, now=62) == [ids[2]]
+    # of a limit that a hundred claims a period wore out no more is kept
+    jobs.push(*[spec("d", rate=rate(1000, 1000, "d")) for _ in range(300)])
+    for n in range(150):
+        jobs.fetch("d", now=1000 + n * 0.006)
+    most = jobs.value("select cardinality(taken_at) from queen.ojs_rates"
+                      " where queue_id = %s", jobs.queue_id("d"))
+    assert 50 < most <= 101
+
+
+@pytest.mark.allpg
+def test_many_fetch_under_one_limit(jobs, connect, db):
+    jobs.push(*[spec(rate=rate(7, 3600000)) for _ in range(40)], now=1)
+    others = [Jobs(connect(db)) for _ in range(6)]
+    got = together(6, lambda i: [x for _ in range(8) for x in others[i].ids(
+        n=2, now=100)])
+    got = sum(got, []) + jobs.ids(n=9, now=100)
+    assert len(got) == len(set(got)) == 7
+
+
+def test_thousands_of_limited_jobs_stand_in_nobodys_way(jobs):
+    jobs.push(*[spec(rate=rate(1, 3600000, "k"), priority=9)
+                for _ in range(2000)], now=1)
+    free = jobs.put(now=2)
+    jobs.rows("vacuum analyze queen.jobs")
+    reads = ("select sum(idx_tup_read)::bigint from pg_stat_user_indexes"
+             " where relid = 'queen.jobs'::regclass")
+    assert len(jobs.ids(now=3)) == 1
+    jobs.rows("select pg_stat_force_next_flush()")
+    before = jobs.value(reads)
+    assert jobs.ids(n=5, now=4) == [free]
+    jobs.rows("select pg_stat_force_next_flush()")
+    assert jobs.value(reads) - before < 20
+    # nor do many keys keep each other from their turn
+    jobs.push(*[spec("m", rate=rate(1, 3600000, "k%d" % n))
+                for n in range(200)], now=1)
+    got = []
+    for n in range(60):
+        got += jobs.ids("m", n=20, now=5)
+    assert len(got) == 200
+
+
+# ---- quota ----
+
+@pytest.mark.allpg
+def test_the_quota_counts_what_has_not_ended(jobs):
+    jobs.queue(max_jobs=6)
+    ids = [jobs.put(now=1), jobs.put(now=1), jobs.put(due=90, now=1),
+           jobs.put(pending=True, now=1), jobs.put(rate=rate(), now=1)]
+    jobs.fetch(now=2)
+    (row,) = jobs.push(spec("free"), spec(), spec(), now=3)
+    assert (row.verdict, row.idx, row.queue) == ("full", 2, "q")
+    ids.append(jobs.put(now=3))
+    assert jobs.push(spec(), now=3)[0].verdict == "full"
+    assert jobs.push(spec("free"), now=3)[0].verdict == "ok"
+    for id in ids:
+        jobs.cancel(id, now=4)
+        jobs.put(now=4)
+        assert jobs.push(spec(), now=4)[0].verdict == "full"
+
+
+@pytest.mark.allpg
+def test_a_large_quota_is_counted_now_and_then(jobs):
+    queue = jobs.queue(max_jobs=2000)
+    jobs.push(*[spec() for _ in range(1990)], now=1)
+    counted = ("select jobs from queen.ojs_job_counts where queue_id = %s")
+    assert jobs.value(counted, queue) == 0
+    for n in range(20):         # what was counted a second ago is good enough
+        jobs.put(now=1.5)
+    assert jobs.value(counted, queue) == 0
+    assert jobs.push(spec(), now=2.5)[0].verdict == "full"
+    assert jobs.value(counted, queue) == 2001       # the quota and one
+    jobs.rows("update queen.jobs set state = 5, ended_at = %s", at(2))
+    assert jobs.push(spec(), now=3)[0].verdict == "full"
+    assert jobs.push(spec(), now=4)[0].verdict == "ok"
