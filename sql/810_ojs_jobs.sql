@@ -512,8 +512,10 @@ begin
 	from unnest(p_id, p_type, p_queue, p_doc, p_rank, p_max_attempts, p_due,
 		p_pending, p_expires, p_timeout_ms, p_lease_ms, p_policy, p_uniq,
 		p_rate) s;
-	return query select f.*
-	from queen.jobs_put(p_tenant, l_specs, false, null, p_now) f;
+	return query with put as materialized (select f.*
+		from queen.jobs_put(p_tenant, l_specs, false, null, p_now) f)
+	select p.* from put p where p.verdict not in (0, 5)
+		or not exists (select from put x where x.verdict not in (0, 5));
 end $$;
 
 -- Inside: makes due jobs of these queues available, at most p_limit of those that

@@ -170,13 +170,6 @@ cron_put(struct hsrv_req *r)
 	call_run(r, &call);
 }
 
-/* The database cannot even be asked for what is no text. */
-static bool
-is_text(struct span s)
-{
-	return jspan_utf8(s) && !memchr(s.p, '\0', s.n);
-}
-
 /* ---- one ---- */
 
 static void
@@ -215,12 +208,7 @@ run_one(struct hsrv_req *r, const struct pgstmt *stmt,
 	void (*done)(struct hsrv_req *r, void *arg, const PGresult *res))
 {
 	struct call c = { .stmt = stmt, .lane = LANE_REST, .fill = fill_one };
-	struct span name = hsrv_param(r, 0);
 
-	if (!is_text(name)) {
-		reply_missing(r, "cron", SPAN_LIT("of that name"));
-		return;
-	}
 	c.done = done;
 	call_run(r, &c);
 }
@@ -293,7 +281,9 @@ cron_list(struct hsrv_req *r)
 		reply_problem(r, &p);
 		return;
 	}
-	if (g->cursor.n && !is_text(g->cursor)) {
+	/* The database cannot even be asked for what is no text. */
+	if (g->cursor.n && (!jspan_utf8(g->cursor) ||
+				   memchr(g->cursor.p, '\0', g->cursor.n))) {
 		problem_field(&p, hsrv_arena(r), "cursor",
 			"`cursor` is none that this list gave.");
 		reply_problem(r, &p);

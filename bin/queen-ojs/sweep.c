@@ -106,9 +106,12 @@ on_jobs(void *arg, const PGresult *res, const struct err *e)
 			s->stats.crons += (uint64_t)became;
 		else
 			s->stats.jobs += (uint64_t)pgbin_i32(res, i, 2);
-		if (became)
-			waits_tell(
-				s->x->waits, WAIT_JOBS, pgbin_i64(res, i, 0));
+		if (!became)
+			continue;
+		/* A cron may have made the queue of its first job. */
+		if (crons)
+			waits_tell_queue(s->x->waits, pgbin_i64(res, i, 0));
+		waits_tell(s->x->waits, WAIT_JOBS, pgbin_i64(res, i, 0));
 	}
 	if (again(s, more))
 		go_on(s);
