@@ -47,6 +47,18 @@ stream_body_not_object(const struct stream_reader *r)
 }
 
 int
+stream_body_too_deep(const struct stream_reader *r, int max)
+{
+	char details[48];
+
+	snprintf(details, sizeof(details), "\"index\":%lld",
+		(long long)r->index);
+	return problem_set(r->p, r->a, 400, "invalid_payload",
+		r->index < 0 ? NULL : details,
+		"The message is nested deeper than %d.", max);
+}
+
+int
 stream_body_too_large(const struct stream_reader *r, const char *field,
 	size_t size, int64_t limit)
 {

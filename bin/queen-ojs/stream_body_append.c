@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "arena.h"
+#include "job_int.h"
 #include "stream_body_int.h"
 
 enum { TYPE_MAX = 255, ID_MAX = 255 };
@@ -42,6 +43,8 @@ take_message(struct jspan *j, const struct stream_reader *r, int64_t max_bytes,
 	size = (size_t)(j->p - start);
 	if (size > (size_t)max_bytes)
 		return stream_body_too_large(r, "message", size, max_bytes);
+	if (!job_depth_ok(span_make(start, size), JOB_DEPTH_MAX))
+		return stream_body_too_deep(r, JOB_DEPTH_MAX);
 	if (stream_body_label(r, &in[M_TYPE], &m->type) != 0)
 		return -1;
 	if (!m->type.n)

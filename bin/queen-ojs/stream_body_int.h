@@ -22,6 +22,7 @@ int stream_body_bad(const struct stream_reader *r, const char *field,
 	const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 int stream_body_bad_json(const struct stream_reader *r, const struct jspan *j);
 int stream_body_not_object(const struct stream_reader *r);
+int stream_body_too_deep(const struct stream_reader *r, int max);
 int stream_body_too_large(const struct stream_reader *r, const char *field,
 	size_t size, int64_t limit);
 

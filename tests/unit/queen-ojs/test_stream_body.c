@@ -120,6 +120,34 @@ test_bad_messages(void **state)
 	}
 }
 
+/* One object, then n - 1 lists within. */
+static int
+nested(int n)
+{
+	struct stream_message m = { .id = SPAN_ZERO };
+	struct buf b = BUF_ZERO;
+	int rc;
+
+	buf_puts(&b, "{\"type\":\"[[[\",\"payload\":");
+	for (int i = 1; i < n; i++)
+		buf_putc(&b, '[');
+	for (int i = 1; i < n; i++)
+		buf_putc(&b, ']');
+	buf_putc(&b, '}');
+	rc = stream_body_append(buf_span(&b), &a, LIMIT, &m, &p);
+	buf_fini(&b);
+	return rc;
+}
+
+static void
+test_depth(void **state)
+{
+	(void)state;
+	assert_int_equal(nested(32), 0);
+	assert_int_equal(nested(33), -1);
+	assert_problem(400, "invalid_payload", NULL);
+}
+
 /* {"type":"x","id":ID,"headers":{"h":H},"payload":P} of these lengths. */
 static int
 sized(size_t type_n, const char *id, size_t id_n, size_t headers_n,
@@ -466,6 +494,7 @@ main(void)
 		cmocka_unit_test(test_message),
 		cmocka_unit_test(test_bad_messages),
 		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_depth),
 		cmocka_unit_test(test_batches),
 		cmocka_unit_test(test_bad_batches),
 		cmocka_unit_test(test_subscribe),
