@@ -149,7 +149,8 @@ begin
 end $$;
 
 -- The end of the next batch after tick p_cursor: the newest tick; when there is
--- nothing up to it but the current snapshot shows something, a tick made here.
+-- nothing up to it but the current snapshot shows something, a tick made here:
+-- somebody else may have made it while the tick key was waited for.
 -- What is refused is counted before, so that nothing is left of it.
 -- Locks: the tick key, only to make one.
 create or replace function queen.stream_next(p_queue_id bigint, p_subscription bigint,
@@ -168,11 +169,15 @@ begin
 		execute format('select t.tick_id, t.snapshot from %1$I.stream_ticks t
 			order by t.tick_id desc limit 1', queen.stream_schema(p_queue_id))
 		into l_tick, l_b;
-		if l_tick = e.reached then
+		if l_tick = e.reached and not l_locked then
+			perform pg_advisory_xact_lock(1869247282, queen.stream_key(p_queue_id));
+			l_locked := true;
+			continue;
+		elsif l_tick = e.reached then
 			select pg_current_snapshot() into l_b;
 		end if;
 		l := queen.stream_collect(p_queue_id, p_subscription, l_a, l_b, l_segments,
-			case when l_tick = e.reached and not l_locked then 1 else p_max + 1 end);
+			p_max + 1);
 		if l_tick > e.reached and l.n = 0 then
 			e.reached := l_tick;
 			l_a := l_b;
@@ -181,9 +186,6 @@ begin
 				l_segments, p_max, p_max_bytes);
 		elsif l.n = 0 then
 			return e;
-		elsif l_tick = e.reached and not l_locked then
-			perform pg_advisory_xact_lock(1869247282, queen.stream_key(p_queue_id));
-			l_locked := true;
 		else
 			exit;
 		end if;
