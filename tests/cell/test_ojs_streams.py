@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streams over HTTP: appends, consumers, batches, retries, dead letters."""
+import collections
 import re
+import threading
 
 import pytest
 
@@ -447,6 +449,35 @@ def test_members_share_the_work(ojs):
     assert ojs.stream_ack("q", got["b"]["batch"]["id"])["last_tick"] == 4
     assert ojs.receive("q", "group", member="a") == NOTHING
     assert ojs.receive("q", "group") == NOTHING
+
+
+def test_eight_members_at_once(ojs):
+    total = 400
+    ojs.subscribe("q", "group")
+    seen, starts = collections.Counter(), []
+
+    def work(member):
+        while sum(seen.values()) < total:
+            got = ojs.receive("q", "group", member=member, wait_ms=20)
+            if got["batch"]:
+                starts.append(got["batch"]["start_tick"])
+                seen.update(numbers(got))
+                ojs.stream_ack("q", got["batch"]["id"], member=member)
+
+    members = [threading.Thread(target=work, args=("m%d" % i,))
+               for i in range(8)]
+    for m in members:
+        m.start()
+    for n in range(0, total, 5):
+        ojs.append("q", *events(*range(n, n + 5)))
+    for m in members:
+        m.join(30)
+    assert seen == collections.Counter(range(total))
+    # no two had the same part of the log
+    assert len(starts) == len(set(starts)) > 1
+    group = consumer(ojs, "q", "group")
+    assert group["last_tick"] == group["next_tick"]
+    assert group["batches"] == []
 
 
 def test_a_silent_member_is_taken_over(ojs):
