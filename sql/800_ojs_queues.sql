@@ -26,4 +26,5 @@ create table if not exists queen.ojs_queues (
 create unique index if not exists ojs_queues_name on queen.ojs_queues (tenant, name)
 	where deleted_at is null;
 create index if not exists ojs_queues_changed on queen.ojs_queues (changed_at, id);
-create index if not exists ojs_queues_dead on queen.ojs_queues (id) where deleted_at is not null;
+create index if not exists ojs_queues_dead on queen.ojs_queues (deleted_at, id)
+	where deleted_at is not null;

@@ -64,8 +64,9 @@ begin
 		cross join lateral (select q.* from queen.ojs_queues q
 			where q.id = i.id limit 1) q
 		where (select count(*) from unnest(l_ids) c(id)
-			join queen.ojs_queues x on x.id = c.id
-				and x.deleted_at is null) = cardinality(l_names)
+			cross join lateral (select from queen.ojs_queues x
+				where x.id = c.id and x.deleted_at is null limit 1) x)
+			= cardinality(l_names)
 		order by q.id;
 		get diagnostics n = row_count;
 		if n > 0 then
@@ -440,12 +441,12 @@ returns bigint
 language plpgsql volatile as $$
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
-	l_id bigint := 0; l_n bigint := 0;
+	l_at timestamptz := '-infinity'; l_id bigint := 0; l_n bigint := 0;
 begin
 	loop
-		select q.id into l_id from queen.ojs_queues q
-		where q.deleted_at is not null and q.id > l_id
-		order by q.id limit 1;
+		select q.deleted_at, q.id into l_at, l_id from queen.ojs_queues q
+		where q.deleted_at is not null and (q.deleted_at, q.id) > (l_at, l_id)
+		order by q.deleted_at, q.id limit 1;
 		exit when not found or l_n >= p_limit;
 		l_n := l_n + queen.ojs_queue_purge_step(l_id, p_limit - l_n::int, t);
 	end loop;
