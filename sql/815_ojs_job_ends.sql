@@ -150,7 +150,8 @@ begin
 end $$;
 
 -- Completes the attempt p_worker (null: whoever) runs.  One row: verdict 0, 1 no such
--- job, 2 not active, 7 another worker's, 8 another attempt.
+-- job, 2 not active, 7 another worker's, 8 another attempt; behind it what became
+-- available of its workflow.
 create or replace function queen.jobs_ack_v1(p_tenant uuid, p_id uuid, p_worker text,
 	p_attempt int, p_result text, p_now timestamptz default null)
 returns setof queen.job_out
@@ -250,7 +251,8 @@ begin
 	from unnest(p_ids) with ordinality u(id, ord) order by u.ord;
 end $$;
 
--- Cancels a job that has not ended.  One row: verdict 0 (previous_state), 1, 2.
+-- Cancels a job that has not ended.  One row: verdict 0 (previous_state), 1, 2; behind
+-- it what became available of its workflow.
 create or replace function queen.jobs_cancel_v1(p_tenant uuid, p_id uuid,
 	p_now timestamptz default null)
 returns setof queen.job_out
@@ -295,9 +297,10 @@ begin
 	end if;
 end $$;
 
--- Inside: tells the workflows of ended jobs, in one order for all.
+-- Inside: tells the workflows of ended jobs, in one order for all; the queues of the
+-- jobs that became available by it.
 create or replace function queen.jobs_told(p_jobs queen.jobs[], t timestamptz)
-returns void
+returns setof bigint
 language plpgsql volatile as $$
 declare
 	j queen.jobs;
@@ -306,7 +309,8 @@ begin
 		where u.workflow_id is not null and u.state in (5, 6, 7)
 		order by u.workflow_id, u.id
 	loop
-		perform queen.workflow_job_ended(j.tenant, j.workflow_id, j.id, t);
+		return query select f.queue_id
+		from queen.workflow_job_ended(j.tenant, j.workflow_id, j.id, t) f;
 	end loop;
 end $$;
 
@@ -381,6 +385,7 @@ language plpgsql volatile as $$
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
 	l_old queen.jobs[]; l_woken queen.jobs[]; l_due queen.jobs[]; l_all queen.jobs[];
+	l_next bigint[];
 begin
 	l_old := queen.jobs_sweep_expired(p_limit, t);
 	l_woken := queen.jobs_sweep_woken(p_limit, t);
@@ -389,12 +394,15 @@ begin
 	if l_all is null then
 		return;
 	end if;
-	perform queen.jobs_told(l_all, t);
+	l_next := array(select queen.jobs_told(l_all, t));
 	return query
-	select u.queue_id, count(*) filter (where u.state = 0)::int, count(*)::int,
+	select x.id, sum(x.became)::int, sum(x.step)::int,
 		coalesce(p_limit in (cardinality(l_old), cardinality(l_woken),
 			cardinality(l_due)), false)
-	from unnest(l_all) u group by u.queue_id;
+	from (select u.queue_id, (u.state = 0)::int, 1 from unnest(l_all) u
+		union all
+		select u.id, 1, 0 from unnest(l_next) u(id)) x(id, became, step)
+	group by x.id;
 end $$;
 
 -- Inside: does this workflow still run?  It may hand on what its jobs answered.
