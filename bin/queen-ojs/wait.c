@@ -28,7 +28,7 @@ struct waits {
 	struct wait_list lists[KINDS];
 	struct wait_list due; /* woken, to try in this turn */
 	struct loop_timer timer;
-	int64_t look_ms, timer_ms;	/* next look; when the timer fires */
+	int64_t look_ms, timer_ms; /* next look; when the timer fires */
 	int parked;
 	bool waking;
 	struct look *look; /* in flight */
