@@ -427,6 +427,29 @@ def test_readme_lake_runs_as_printed(no_last_cell, folder):
             port.give()
 
 
+def test_readme_jobs_run_as_printed(no_last_cell, folder):
+    """The try-out of jobs and streams, likewise."""
+    os.chmod(folder, 0o755)
+    ports = [queenlib.Port() for _ in range(2)]
+    http, ojs = (str(p.number) for p in ports)
+    env = {"PATH": os.environ["PATH"], "HOME": folder, "LC_ALL": "C.UTF-8",
+           "QUEEN_SERVER": "http://127.0.0.1:" + http,
+           "QUEEN_OJS_PORT": ojs,
+           "QUEEN_OJS_URL": "http://127.0.0.1:" + ojs}
+    steps = [(c.replace("queenctl up", "queenctl up --port " + http)
+              .replace("/tmp/queen-", folder + "/"),
+              w.replace("/tmp/queen-", folder + "/").replace("6632", http)
+              .replace("6634", ojs))
+             for c, w in readme_steps(3)]
+    try:
+        shell(steps, env, ROOT)
+    finally:
+        run(["build/bin/queenctl", "down", "--dir", folder + "/ojs"], env=env,
+            cwd=ROOT)
+        for port in ports:
+            port.give()
+
+
 def test_worked_example_of_queen_runs_as_printed(documented):
     _, here, env, folder = documented
     steps = page_steps("queen.7")
