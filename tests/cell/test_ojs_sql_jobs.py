@@ -4,7 +4,8 @@ import uuid
 
 import pytest
 
-from ojsjobkit import Jobs, jobs, policy, seconds, spec  # noqa: F401
+from ojsjobkit import (ARRAYS, Jobs, jobs, policy, seconds,  # noqa: F401
+                       spec)
 from queenlib import OTHER_TENANT
 from sqlkit import at
 
@@ -365,3 +366,41 @@ def test_one_push_of_many(jobs):
     row = jobs.push(spec(due=3), now=5)[0]
     assert (row.state, seconds(row.enqueued_at)) == ("available", 5)
     assert jobs.push(spec(due=9, pending=True), now=5)[0].state == "pending"
+
+
+def test_what_ends_tells_its_workflow(jobs):
+    """Whoever ends the job, the callback behind it becomes available."""
+    def batch(now, **kw):
+        specs = [spec("a", **kw), spec("b")]
+        rows = jobs.named(
+            "select * from queen.workflow_create_v1(%%s, %%s, 'batch', null,"
+            " '{job,on_complete}', %s, %%s)"
+            % ", ".join("%%s::%s[]" % t for t in ARRAYS),
+            jobs.tenant, str(uuid.uuid4()),
+            *[list(c) for c in zip(*specs)], at(now))
+        assert rows[0].state == "available"
+        return [s[0] for s in specs]
+
+    calls = {
+        "completed": ("jobs_ack_v1(%s, %s, null, null, '1', %s)", True),
+        "discarded": ("jobs_nack_v1(%s, %s, null, null, '\"code\":\"x\"', 'x',"
+                      " null, null, false, false, 0, %s)", True),
+        "cancelled": ("jobs_cancel_v1(%s, %s, %s)", False)}
+    for n, (state, (call, fetched)) in enumerate(calls.items()):
+        job, callback = batch(100 * n)
+        assert jobs.get(callback).verdict == "missing"
+        if fetched:
+            assert jobs.ids("a", "b", n=2, now=100 * n + 1) == [job]
+        rows = jobs.named("select * from queen." + call, jobs.tenant, job,
+                          at(100 * n + 2))
+        assert [(r.id, r.state, r.queue) for r in rows] == [
+            (job, state, "a"), (callback, "available", "b")]
+        assert jobs.ids("b", now=100 * n + 3) == [callback]
+    b = jobs.queue_id("b")
+    for kw in dict(expires=510), dict(lease_ms=1000, max_attempts=1):
+        job, callback = batch(500, **kw)
+        if "lease_ms" in kw:
+            assert jobs.ids("a", now=501) == [job]
+        assert jobs.sweep(now=520)[b] == (1, 0, False)
+        assert jobs.get(job).state == "discarded"
+        assert jobs.ids("b", now=521) == [callback]
