@@ -56,7 +56,7 @@ create sequence if not exists queen.ojs_batch_ids as bigint cache 1;
 
 -- The schema of a queue's log.
 create or replace function queen.stream_schema(p_queue_id bigint)
-returns text language sql immutable as $$ select 'queen_ojs_' || p_queue_id $$;
+returns text language sql immutable as $$ select 'queen_ojs_' || p_queue_id::text $$;
 
 -- The second half of the advisory keys; two queues that share one only wait.
 create or replace function queen.stream_key(p_queue_id bigint)
@@ -271,12 +271,21 @@ begin
 	return coalesce(l_found, false);
 end $$;
 
--- Moves the care of a log to p_at if it was to come later.
-create or replace function queen.stream_wake(p_queue_id bigint, p_at timestamptz)
-returns void language sql volatile as $$
-	update queen.ojs_stream_work w set due_at = p_at
-	where w.queue_id = p_queue_id and w.due_at > p_at
-$$;
+-- Moves the care of a log to p_at if it was to come later.  Not p_sure: nobody
+-- waits for another who is at it and has not committed.
+create or replace function queen.stream_wake(p_queue_id bigint, p_at timestamptz,
+	p_sure boolean default false)
+returns void language plpgsql volatile as $$
+begin
+	if p_sure then
+		update queen.ojs_stream_work w set due_at = p_at
+		where w.queue_id = p_queue_id and w.due_at > p_at;
+	else
+		update queen.ojs_stream_work w set due_at = p_at
+		where w.queue_id = (select l.queue_id from queen.ojs_stream_work l
+			where l.queue_id = p_queue_id and l.due_at > p_at for update skip locked);
+	end if;
+end $$;
 
 -- How many events lie in a log, by the ends of its indexes: exact unless
 -- appends were rolled back.  The caller holds the log's key.
@@ -560,7 +569,7 @@ begin
 	on conflict (queue_id) do update set
 		max_retries = coalesce(excluded.max_retries, s.max_retries),
 		retention_ms = coalesce(excluded.retention_ms, s.retention_ms);
-	perform queen.stream_wake(p_queue_id, coalesce(p_now, clock_timestamp()));
+	perform queen.stream_wake(p_queue_id, coalesce(p_now, clock_timestamp()), true);
 end $$;
 
 -- Removes a queue's log with all that hangs off it.  Before the queue's row is

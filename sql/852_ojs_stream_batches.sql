@@ -619,7 +619,7 @@ begin
 			on conflict (subscription_id, seq) do update set
 				retry_count = excluded.retry_count, deliver_at = excluded.deliver_at',
 			l_s, p_segment) using p_subscription, p_seq, p_deliver_at;
-		perform queen.stream_wake(p_queue_id, p_deliver_at);
+		perform queen.stream_wake(p_queue_id, p_deliver_at, true);
 	else
 		execute format('insert into %1$I.stream_dead_letters as d (consumer, seq, bytes,
 				retry_count, created_at, failed_at, event_id, type, payload, headers, reason)

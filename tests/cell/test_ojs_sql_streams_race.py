@@ -270,6 +270,19 @@ def test_appends_and_receives_with_pauses(db, log, seconds):
 
 # Two at once
 
+def test_an_append_that_wakes_an_idle_log_holds_up_no_other(db, log):
+    log.rows("update queen.ojs_stream_work set due_at = 'infinity'"
+             " returning 1")
+    slow = log.beside(db, autocommit=False)
+    slow.append("slow")
+    log.rows("set lock_timeout = '5s'; select 1")
+    log.append("beside")
+    assert log.got() == ["beside"]
+    slow.conn.commit()
+    assert log.got() == ["slow"]
+    assert log.value("select isfinite(due_at) from queen.ojs_stream_work")
+
+
 def test_two_receives_of_one_consumer_get_one_batch(db, log):
     log.append(1)
     one, two = beside_open(log, db, lambda a: a.receive(),
