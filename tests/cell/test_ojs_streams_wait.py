@@ -106,6 +106,17 @@ def test_the_end_of_what_is_waited_for(ojs):
     parked(ojs, 0)
 
 
+def test_a_drain_answers_who_waits(ojs):
+    ojs.subscribe("q", "c")
+    waiters = [Waiter(ojs), Waiter(ojs)]
+    parked(ojs, 2)
+    began = time.monotonic()
+    assert ojs.term() == 0
+    for waiter in waiters:
+        assert waiter.end() == {"batch": None, "messages": []}
+    assert time.monotonic() - began < 4
+
+
 def test_who_comes_later_puts_nobody_off(ojs):
     ojs.subscribe("q", "c")
     short = Waiter(ojs, wait_ms=200)
