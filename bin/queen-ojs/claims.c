@@ -11,7 +11,7 @@
 #include "err.h"
 #include "map.h"
 
-enum { LOOK_MS = 1000, FORGET_MS = 10 * 60 * 1000 };
+enum { LOOK_MS = 1000, FORGET_MS = 10 * 60 * 1000, SWEEP_MS = 60 * 1000 };
 
 struct last {
 	int rank;
@@ -31,6 +31,7 @@ struct row {
 
 struct claims {
 	struct map by_name, by_id;
+	int64_t swept_ms;
 };
 
 struct key {
@@ -194,12 +195,35 @@ learn(struct claims *c, const struct qid *tenant, struct span name, int64_t id,
 	map_put(&c->by_id, map_hash_i64(id), r);
 }
 
+/* What is there is walked before anything is taken out. */
+static void
+sweep(struct claims *c, int64_t now_ms)
+{
+	struct row **old = calloc(c->by_id.count + 1, sizeof(struct row *));
+	struct row *r;
+	size_t at = 0, n = 0;
+
+	BUG(!old);
+	while ((r = map_next(&c->by_id, &at)))
+		if (now_ms - r->used_ms >= FORGET_MS)
+			old[n++] = r;
+	while (n > 0)
+		forget(c, old[--n]);
+	free(old);
+	c->swept_ms = now_ms;
+}
+
 void
 claims_queue(struct claims *c, const struct qid *tenant, struct span queue,
 	int64_t id, int64_t now_ms)
 {
 	struct row *r = row_named(c, tenant, queue);
 
+	if (now_ms - c->swept_ms >= SWEEP_MS) {
+		if (r)
+			r->used_ms = now_ms;
+		sweep(c, now_ms);
+	}
 	if (r && r->id == id) {
 		r->used_ms = now_ms;
 		return;
@@ -246,21 +270,4 @@ claims_reset(struct claims *c, int64_t queue_id)
 
 	if (r)
 		r->n = 0;
-}
-
-void
-claims_sweep(struct claims *c, int64_t now_ms)
-{
-	struct row *old = NULL, *r;
-	size_t at;
-
-	do {
-		if (old)
-			forget(c, old);
-		old = NULL;
-		at = 0;
-		while (!old && (r = map_next(&c->by_id, &at)))
-			if (now_ms - r->used_ms >= FORGET_MS)
-				old = r;
-	} while (old);
 }

@@ -25,7 +25,10 @@ void claims_free(struct claims *c);
  */
 void claims_args(struct claims *c, struct pgargs *a, const struct qid *tenant,
 	const struct span *queues, size_t n, int64_t now_ms);
-/* A queue's id, learnt from an answer; id 0 = there is none (any more). */
+/*
+ * A queue's id, learnt from an answer; id 0 = there is none (any more).  One
+ * that nobody asked for in ten minutes is forgotten.
+ */
 void claims_queue(struct claims *c, const struct qid *tenant,
 	struct span queue, int64_t id, int64_t now_ms);
 /* 0 = not known. */
@@ -35,7 +38,5 @@ void claims_took(struct claims *c, int64_t queue_id, int rank,
 	int64_t enqueued_us, int64_t seq);
 /* The next call of this queue looks from the start. */
 void claims_reset(struct claims *c, int64_t queue_id);
-/* Forgets queues nobody asked for in ten minutes. */
-void claims_sweep(struct claims *c, int64_t now_ms);
 
 #endif

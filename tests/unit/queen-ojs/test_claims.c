@@ -110,11 +110,12 @@ who_is_not_asked_for_is_forgotten(void **state)
 	for (int64_t id = 1; id <= 100; id++) {
 		char name[] = { 'q', (char)('0' + id / 10), (char)id, '\0' };
 
-		claims_queue(c, &one, span_of(name), id, id % 2 ? 0 : 500);
+		claims_queue(c, &one, span_of(name), id, id % 2 ? 0 : 60000);
 	}
-	claims_sweep(c, ten_min - 1);
+	claims_queue(c, &two, span_of("q"), 101, ten_min - 1);
 	assert_int_equal(claims_queue_id(c, &one, span_of("q0\1")), 1);
-	claims_sweep(c, ten_min);
+	claims_queue(c, &one, span_of("q0\3"), 3, ten_min - 1 + 60000);
+	assert_int_equal(claims_queue_id(c, &one, span_of("q0\3")), 3);
 	assert_int_equal(claims_queue_id(c, &one, span_of("q0\1")), 0);
 	assert_int_equal(claims_queue_id(c, &one, span_of("q0\2")), 2);
 	claims_free(c);
