@@ -274,12 +274,13 @@ fields_must_be_what_they_are(void **state)
 		{ "delay_until", "1 \"soon\"" },
 		{ "expires_at", "1 \"2026-13-01T00:00:00Z\" \"+P1Y\"" },
 	};
-	char json[256], values[512];
+	char json[256], values[512], *rest;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		snprintf(values, sizeof(values), "%s", bad[i].values);
-		for (char *v = strtok(values, " "); v; v = strtok(NULL, " ")) {
+		for (char *v = strtok_r(values, " ", &rest); v;
+			v = strtok_r(NULL, " ", &rest)) {
 			/* the last one of a name counts */
 			snprintf(json, sizeof(json),
 				"{\"type\":\"t\",\"args\":[],\"%s\":%s}",
