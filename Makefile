@@ -98,8 +98,8 @@ link = $(CC) $(Q_CFLAGS) $(CFLAGS) $(Q_LDFLAGS) $(LDFLAGS) -o $@
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all tests check check-built unit cell cell-san lint fmt fuzz fuzz-run \
-	bench bench-pgsrc bench-pgsink bench-s3 soak man install uninstall \
-	dist clean demo deps deps-test s3 s3-stop FORCE
+	bench bench-jobs bench-pgsrc bench-pgsink bench-s3 soak man install \
+	uninstall dist clean demo deps deps-test s3 s3-stop FORCE
 .DEFAULT_GOAL := all
 all: $(LIB) $(BINS)
 tests: $(TESTS) $(CORPUS) $(WRITE) build/pycache.log
@@ -211,7 +211,7 @@ soak: all
 	$(Q)QUEEN_SOAK=1 $(run_pytest) -m soak $(PYTEST_ARGS)
 bench: all $(BENCH)
 	$(Q)$(TEST_ENV) tests/bench/core $(BENCH_ARGS)
-bench-pgsrc bench-pgsink bench-s3: bench-%: all $(BENCH)
+bench-jobs bench-pgsrc bench-pgsink bench-s3: bench-%: all $(BENCH)
 	$(Q)$(TEST_ENV) tests/bench/$* $(BENCH_ARGS)
 $(BENCH): $(B)/bench/%: $(B)/obj/tests/bench/%.o
 	@mkdir -p $(@D)
