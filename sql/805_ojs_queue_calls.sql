@@ -79,7 +79,8 @@ end $$;
 
 -- ---- made and configured ----
 
--- What is set, null for what is not; the stream's part is never null.  No row: no such queue.  No locks.
+-- What is set, null for what is not; the stream's part is never null.  No row: no such
+-- queue.  No locks.
 create or replace function queen.ojs_queue_get_v1(p_tenant uuid, p_name text,
 	p_now timestamptz default null)
 returns table (queue_id bigint, created boolean, created_at timestamptz,
