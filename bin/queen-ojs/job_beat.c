@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Heartbeats: leases go on, and a worker learns what it lost. */
 #include "arena.h"
-#include "buf.h"
 #include "call.h"
 #include "ctx.h"
 #include "hsrv.h"

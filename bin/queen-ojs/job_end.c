@@ -4,7 +4,6 @@
  * attempt it means; the database compares.
  */
 #include "arena.h"
-#include "buf.h"
 #include "call.h"
 #include "ctx.h"
 #include "hsrv.h"

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "arena.h"
-#include "buf.h"
 #include "call.h"
 #include "ctx.h"
 #include "hsrv.h"

@@ -4,7 +4,6 @@
  * did for the elements before it is rolled back.
  */
 #include "arena.h"
-#include "buf.h"
 #include "call.h"
 #include "ctx.h"
 #include "hsrv.h"

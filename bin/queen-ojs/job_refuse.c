@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verdicts that are no success, in the form of the binding's errors. */
-#include <stdio.h>
 
 #include "arena.h"
 #include "buf.h"

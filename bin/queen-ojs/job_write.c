@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs and verdicts as answers. */
-#include <inttypes.h>
-#include <stdio.h>
-
-#include "arena.h"
 #include "buf.h"
 #include "claims.h"
 #include "ctx.h"
