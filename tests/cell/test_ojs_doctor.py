@@ -46,6 +46,7 @@ def append(db, queue, now):
                    " array[null]::text[], %s)", (TENANT, queue, now))
 
 
+@pytest.mark.allpg
 def test_what_nobody_sweeps_is_found_and_counted(db):
     assert doctor(db, at(0)) == []
     push(db, 1, at(0))
@@ -100,3 +101,25 @@ def test_a_consumer_that_holds_a_log_is_named(db, pgctl):
 def test_a_cell_without_jobs_has_no_such_findings(db, pgctl):
     found = findings(pgctl, code=USER)
     assert not [w for w in found if "ojs" in w or "stream" in w], found
+
+
+def test_totals_are_counted_by_indexes(db):
+    """Forced off, a scan of the jobs would still be taken where no index
+    serves."""
+    push(db, 1, at(0))
+    conn = db.connect()
+    scans = "select seq_scan from pg_stat_xact_user_tables" \
+        " where relid = 'queen.jobs'::regclass"
+    with conn.cursor() as cur:
+        cur.execute("set plan_cache_mode = force_generic_plan;"
+                    " set enable_seqscan = off; set enable_bitmapscan = off")
+        cur.execute("begin; select name, value from queen.metrics_ojs_v1(%s)",
+                    (at(1),))
+        assert dict(cur.fetchall())["jobs_available"] == 1
+        cur.execute(scans)
+        assert cur.fetchone() == (0,)
+        cur.execute("commit; begin; select * from queen.doctor_ojs_v1(60, %s)",
+                    (at(1),))
+        cur.execute(scans)
+        assert cur.fetchone() == (0,)
+        cur.execute("commit")
