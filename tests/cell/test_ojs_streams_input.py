@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from queenlib import OTHER_TENANT
 from rawhttp import Raw
 
 LONG = "n" * 129
@@ -213,6 +214,30 @@ def test_names_that_schemas_could_not_bear(ojs):
         ojs.append(name, GOOD)
         assert ojs.receive(name, "C_1-x")["batch"]["size"] == 1
         ojs.ask("DELETE", "/queues/" + name)
+
+
+@pytest.mark.cellenv(QUEEN_TENANCY_HEADER="true",
+                     QUEEN_KV_TRUSTED_PROXY="true")
+def test_ids_are_nothing_to_another_tenant(ojs):
+    other = {"headers": {"x-queen-tenant": OTHER_TENANT}}
+    ojs.subscribe("q", "c")
+    ojs.append("q", GOOD)
+    batch = ojs.receive("q", "c")["batch"]["id"]
+    end = {"queue": "q", "batch_id": batch, "seq": 1}
+    receive = {"consumer": "c"}
+    ojs.refused("POST", "/queues/q/receive", receive, 404, "not_found",
+                **other)
+    # nor when it has a queue of that name
+    ojs.ask("POST", "/queues/q/consumers", receive, 201, **other)
+    assert ojs.ask("POST", "/queues/q/receive", receive, **other)[
+        "batch"] is None
+    for what in "ack", "nack":
+        error = ojs.refused("POST", "/streams/" + what, end, 404, "not_found",
+                            **other)
+        assert error["details"]["resource"] == "batch"
+    ojs.refused("GET", "/queues/q/batches/%d" % batch, None, 404, "not_found",
+                **other)
+    assert ojs.receive("q", "c")["batch"]["id"] == batch
 
 
 @pytest.mark.cellenv(QUEEN_OJS_READ_ONLY="true")
