@@ -167,14 +167,13 @@ declare
 	l_til timestamptz := coalesce(p_now, clock_timestamp()) - interval '100 ms';
 	l_at timestamptz := coalesce(p_after_at, '-infinity');
 	l_key text := coalesce(p_after_key, '');
-	l_id uuid := case when l_key ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
-		then left(l_key, 36) else '00000000-0000-0000-0000-000000000000' end::uuid;
+	l_id uuid := coalesce(substring(l_key from
+		'^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'),
+		'00000000-0000-0000-0000-000000000000');
 	l_queues bigint[]; l_want boolean[];	-- by kind
 begin
-	if p_queues is not null then
-		l_queues := array(select queen.ojs_queue_id(p_tenant, u.name)
-			from unnest(p_queues) u(name));
-	end if;
+	l_queues := case when p_queues is not null then array(select
+		queen.ojs_queue_id(p_tenant, u.name) from unnest(p_queues) u(name)) end;
 	select array_agg(coalesce('job.' || w.name = any (p_types), true) order by w.kind)
 	into l_want
 	from unnest(array['enqueued', 'started', 'failed', 'retrying', 'completed',
