@@ -119,12 +119,29 @@ struct pick {
 	const struct last *last;
 };
 
+/* Room for all that may be picked. */
+static struct pick *
+picks_new(const struct claims *c, const struct qid *tenant,
+	const struct span *queues, size_t n)
+{
+	struct pick *picks;
+	size_t room = 1;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct row *r = row_named(c, tenant, queues[i]);
+
+		room += r ? r->n : 0;
+	}
+	picks = calloc(room, sizeof(*picks));
+	BUG(!picks);
+	return picks;
+}
+
 static size_t
 pick_lasts(struct claims *c, const struct qid *tenant,
-	const struct span *queues, size_t n, int64_t now_ms, struct pick **out)
+	const struct span *queues, size_t n, int64_t now_ms, struct pick *picks)
 {
-	struct pick *picks = NULL;
-	size_t picks_n = 0, cap = 0;
+	size_t picks_n = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		struct row *r = row_named(c, tenant, queues[i]);
@@ -135,17 +152,9 @@ pick_lasts(struct claims *c, const struct qid *tenant,
 			r->looked_ms = now_ms;
 			continue;
 		}
-		for (size_t k = 0; k < r->n; k++) {
-			if (picks_n == cap) {
-				cap = cap ? cap * 2 : 16;
-				picks = reallocarray(
-					picks, cap, sizeof(*picks));
-				BUG(!picks);
-			}
+		for (size_t k = 0; k < r->n; k++)
 			picks[picks_n++] = (struct pick){ r->id, &r->lasts[k] };
-		}
 	}
-	*out = picks;
 	return picks_n;
 }
 
@@ -153,8 +162,8 @@ void
 claims_args(struct claims *c, struct pgargs *a, const struct qid *tenant,
 	const struct span *queues, size_t n, int64_t now_ms)
 {
-	struct pick *picks;
-	size_t m = pick_lasts(c, tenant, queues, n, now_ms, &picks);
+	struct pick *picks = picks_new(c, tenant, queues, n);
+	size_t m = pick_lasts(c, tenant, queues, n, now_ms, picks);
 
 	pgargs_array(a, PGARGS_I64);
 	for (size_t i = 0; i < m; i++)
@@ -256,9 +265,12 @@ claims_took(struct claims *c, int64_t queue_id, int rank, int64_t enqueued_us,
 	while (i < r->n && r->lasts[i].rank != rank)
 		i++;
 	if (i == r->n && r->n++ == r->cap) {
+		struct last *more;
+
 		r->cap = r->cap ? r->cap * 2 : 4;
-		r->lasts = reallocarray(r->lasts, r->cap, sizeof(*r->lasts));
-		BUG(!r->lasts);
+		more = reallocarray(r->lasts, r->cap, sizeof(*more));
+		BUG(!more);
+		r->lasts = more;
 	}
 	r->lasts[i] = last;
 }

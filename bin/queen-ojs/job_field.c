@@ -60,11 +60,14 @@ static void
 set_field(const struct job_field *f, size_t n, struct span name,
 	const struct jspan_val *v)
 {
-	for (size_t i = 0; i < n; i++)
+	static const struct jspan_val none = { .type = JSPAN_NONE };
+
+	for (size_t i = 0; i < n; i++) {
+		bool gone = v->type == JSPAN_NULL && !f[i].keep_null;
+
 		if (span_is(name, f[i].name))
-			*f[i].v = v->type == JSPAN_NULL && !f[i].keep_null
-					  ? (struct jspan_val){ .truth = false }
-					  : *v;
+			*f[i].v = gone ? none : *v;
+	}
 }
 
 int
@@ -76,7 +79,7 @@ job_fields(struct span body, struct arena *a, const struct job_field *f,
 	struct jspan j;
 
 	for (size_t i = 0; i < n; i++)
-		*f[i].v = (struct jspan_val){ .truth = false };
+		*f[i].v = (struct jspan_val){ .type = JSPAN_NONE };
 	jspan_open(&j, body);
 	if (jspan_enter_object(&j))
 		while (jspan_next_key(&j, a, &name) && jspan_take(&j, &v))

@@ -91,6 +91,7 @@ static void
 sort_member(struct spec *s, const struct jspan_val *key,
 	const struct jspan_val *v, bool in_options)
 {
+	static const struct jspan_val none = { .type = JSPAN_NONE };
 	struct span name = SPAN_ZERO;
 	bool plain = jspan_text(key, s->a, &name);
 	int f = plain ? known_field(name, in_options) : -1;
@@ -105,8 +106,7 @@ sort_member(struct spec *s, const struct jspan_val *key,
 	/* Options are read last, so that they win; null is absent. */
 	if (v->type == JSPAN_NULL && in_options)
 		return;
-	s->v[f] = v->type == JSPAN_NULL ? (struct jspan_val){ .truth = false }
-					: *v;
+	s->v[f] = v->type == JSPAN_NULL ? none : *v;
 	s->option[f] = in_options;
 }
 
