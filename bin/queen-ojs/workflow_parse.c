@@ -157,7 +157,7 @@ place_problem(const struct parse *x, enum workflow_role role, size_t index)
 	struct problem *p = x->problem;
 	const char *comma = p->details.n ? "," : "";
 
-	if (role <= WORKFLOW_JOB)
+	if (role == WORKFLOW_STEP || role == WORKFLOW_JOB)
 		p->details = arena_printf(x->arena, "%.*s%s\"index\":%zu",
 			SPAN_ARG(p->details), comma, index);
 	else
