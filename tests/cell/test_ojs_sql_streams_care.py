@@ -175,6 +175,31 @@ def test_a_slow_append_delays_rotation_not_other_appends(db, log):
     assert log.info()["segment"] == 1
 
 
+def test_a_seal_is_above_those_it_waited_for(db, log):
+    """Though the transaction that rotates began before them."""
+    rotating(log)
+    log.append(1)
+    carer = log.beside(db, autocommit=False)
+    carer.rows("select pg_current_xact_id()")
+    slow = log.beside(db, autocommit=False)
+    slow.append(2)
+    with Workers() as w:
+        w.start(carer.step, 3, at(50))
+        waits(log)
+        slow.conn.commit()
+        w.join()
+    carer.conn.commit()
+    assert state(log)[0] == ("sealed", 2)
+    assert log.table("select count(*) from {}.stream_events e join"
+                     " {}.stream_segments g using (segment)"
+                     " where e.txid < g.sealed_xid") == [(2,)]
+    assert log.got() == [1, 2] and log.got() == []
+    for turn in (2, 3):
+        log.step(3, at(50 * turn))
+        assert log.got() == []
+    assert state(log) == [("current", 0), ("sealed", 0), ("sealed", 0)]
+
+
 def test_a_long_writer_elsewhere_does_not_pin(db, log):
     rotating(log)
     other = db.connect(autocommit=False)
@@ -214,7 +239,8 @@ def test_appends_during_rotation_are_delivered_once(db, log):
     assert sum(r[0] for r in log.table(
         "select count(*) from {}.stream_events e join {}.stream_segments g"
         " using (segment) join {}.stream_ticks t on t.tick_id = g.seal_tick"
-        " where not pg_visible_in_snapshot(e.txid, t.snapshot)")) == 0
+        " where not pg_visible_in_snapshot(e.txid, t.snapshot)"
+        " or e.txid >= g.sealed_xid")) == 0
     assert log.info()["last_tick"] > 30
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams with several sessions: appends that commit late, ticks in order, and
+"""Streams with several sessions: appends that commit late, ticks in order,
 what two sessions do at once.  Scaled here, at full length with QUEEN_SOAK=1."""
 import collections
 import json
