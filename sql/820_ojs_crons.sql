@@ -32,7 +32,8 @@ create table if not exists queen.ojs_crons (
 	primary key (tenant, name)
 );
 create index if not exists ojs_crons_look on queen.ojs_crons (look_at) where enabled;
-create index if not exists ojs_crons_queue on queen.ojs_crons (tenant, queue);
+-- queue first: no plan of an empty table takes it for tenant and name
+create index if not exists ojs_crons_queue on queen.ojs_crons (queue, tenant);
 
 -- When a wall clock in the zone shows this for the first time; null when it
 -- never does, because it was moved forward over it.  Of the offsets in force a
