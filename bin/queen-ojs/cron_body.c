@@ -143,7 +143,7 @@ flat_template(struct span body, struct arena *a)
 static int
 refuse_moments(struct reader *r, struct span object)
 {
-	struct jspan_val v[4];
+	struct jspan_val v[4] = { { .truth = false } };
 	const struct job_field fields[] = {
 		{ .name = "id", .v = &v[0] },
 		{ .name = "scheduled_at", .v = &v[1] },
@@ -167,7 +167,7 @@ static int
 check_template(struct reader *r, struct span template)
 {
 	static const char *const shown[] = { "type", "args", "options" };
-	struct jspan_val v[3];
+	struct jspan_val v[3] = { { .truth = false } };
 	const struct job_field fields[] = {
 		{ .name = shown[0], .v = &v[0] },
 		{ .name = shown[1], .v = &v[1] },
