@@ -6,6 +6,7 @@ fetch, ack, nack, cancel, activate, info, batches.
 import json
 import re
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 from ojskit import MEDIA
 
@@ -428,6 +429,39 @@ def test_cancel(ojs):
                                 {"job_id": job["id"]}, 409, "conflict")
             assert error["details"]["current_state"] == "cancelled"
     assert ojs.fetch(job["queue"]) == []
+
+
+def test_of_ends_at_the_same_time_one_wins(new_ojs):
+    """Ack, nack and cancel of one job at once, through two processes."""
+    pair = [new_ojs(), new_ojs()]
+    for one in pair:
+        one.start()
+    ids = [pair[0].push_job(args=[i])["id"] for i in range(30)]
+    pair[0].fetch(count=30)
+    asks = [("POST", "/workers/ack", lambda i: {"job_id": i}),
+            ("POST", "/workers/nack", lambda i: {"job_id": i, "error": ERROR}),
+            ("DELETE", "/jobs/", None)]
+    won = {i: [] for i in ids}
+
+    def run(one, method, path, body):
+        for i in ids:
+            reply = one.request(
+                method, "/ojs/v1" + path + ("" if body else i),
+                body(i) if body else None)
+            assert reply.status in (200, 409), reply
+            if reply.status == 200:
+                got = reply.body.get("job", reply.body)
+                won[i].append(got["state"])
+
+    with ThreadPoolExecutor(6) as pool:
+        for done in [pool.submit(run, one, *ask) for one in pair
+                     for ask in asks]:
+            done.result()
+    for i, states in won.items():
+        # a job that failed waits for its next attempt, and may be cancelled
+        assert states in (["completed"], ["cancelled"],
+                          ["retryable", "cancelled"]), states
+        assert pair[0].job(i)["state"] == states[-1]
 
 
 def test_activate(ojs):
