@@ -101,16 +101,14 @@ create or replace function queen.stream_shorten(p_queue_id bigint, p_subscriptio
 	p_low bigint, p_high bigint, p_segments smallint[], p_max bigint, p_max_bytes bigint)
 returns queen.stream_end language plpgsql volatile as $$
 declare
-	l_low record; l_high record; l_try record; l record; e queen.stream_end;
-	l_n bigint; l_seq bigint;
+	l_low record; l_high record; l_top record; l_try record; l record;
+	e queen.stream_end; l_seq bigint;
 begin
 	execute format('select t.tick_id, t.snapshot, t.max_seq from %1$I.stream_ticks t
 		where t.tick_id = $1', queen.stream_schema(p_queue_id)) into l_low using p_low;
 	execute format('select t.tick_id, t.snapshot, t.max_seq from %1$I.stream_ticks t
-		where t.tick_id = $1', queen.stream_schema(p_queue_id)) into l_high using p_high;
-	select count(*) into l_n from queen.stream_diff(p_queue_id, p_subscription,
-		l_low.snapshot, l_high.snapshot, p_segments, 1000000);
-	e.size := l_n;
+		where t.tick_id = $1', queen.stream_schema(p_queue_id)) into l_top using p_high;
+	l_high := l_top;
 	l_seq := l_low.max_seq + p_max;
 	loop
 		l_try := queen.stream_tick_at(p_queue_id, l_low.tick_id, l_high.tick_id, l_seq);
@@ -138,8 +136,11 @@ begin
 	l := queen.stream_collect(p_queue_id, p_subscription, l_low.snapshot, l_high.snapshot,
 		p_segments, 1000000);
 	e.verdict := case when l.n > p_max then 4 else 0 end;
-	e.need := l.n;
-	if e.verdict = 0 then
+	if e.verdict = 4 then
+		e.need := l.n;
+		select count(*) into e.size from queen.stream_diff(p_queue_id, p_subscription,
+			l_low.snapshot, l_top.snapshot, p_segments, 1000000);
+	else
 		e.end_tick := l_high.tick_id;
 		e.size := l.n;
 		e.seqs := l.seqs;
@@ -331,7 +332,7 @@ end $$;
 -- what it is, then its messages.  The same again until it is acked.
 -- verdict 0, 1 nothing there, 2 no queue, 3 no consumer, 4 over p_max (need =
 -- what would do), 5 plain and cooperative mixed, 9 needs rebase.
--- p_dead_ms: null, or a member silent for longer loses its batch to this one.
+-- p_max: null = 100000.  p_dead_ms: null, or a member silent for longer loses its batch to this one.
 -- Locks: log and care keys shared, subscription, tick key, batches; none of
 -- them, and no transaction id, when there is nothing.
 create or replace function queen.stream_receive_v1(p_tenant uuid, p_queue text,
@@ -358,8 +359,9 @@ begin
 	if verdict = 0 then
 		select r.o_verdict, r.o_batch, r.o_again, r.o_size, r.o_need
 		into verdict, batch_id, redelivered, size, need
-		from queen.stream_take(l.o_id, p_consumer, coalesce(p_member, ''), p_max,
-			coalesce(p_max_bytes, 9223372036854775807), l_dead, l_now) r;
+		from queen.stream_take(l.o_id, p_consumer, coalesce(p_member, ''),
+			coalesce(p_max, 100000), coalesce(p_max_bytes, 9223372036854775807),
+			l_dead, l_now) r;
 	end if;
 	if verdict = 0 then
 		execute format('select start_tick, end_tick, created_at from %I.stream_batches
