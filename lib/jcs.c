@@ -22,8 +22,9 @@ struct member {
 
 /* ---- names ---- */
 
-int
-jcs_compare(struct span a, struct span b)
+/* By UTF-16 code units. */
+static int
+compare(struct span a, struct span b)
 {
 	size_t n = a.n < b.n ? a.n : b.n, i = 0;
 	unsigned char c, d;
@@ -47,7 +48,7 @@ static int
 by_name(const void *x, const void *y)
 {
 	const struct member *a = x, *b = y;
-	int c = jcs_compare(a->name, b->name);
+	int c = compare(a->name, b->name);
 
 	return c ? c : (a->order > b->order) - (a->order < b->order);
 }
@@ -265,24 +266,13 @@ put_value(struct jspan *j, struct arena *a, struct buf *b, int depth)
 }
 
 bool
-jcs_take(struct jspan *j, struct arena *a, struct buf *b)
-{
-	size_t base = b->len;
-
-	if (put_value(j, a, b, 0))
-		return true;
-	b->len = base;
-	return false;
-}
-
-bool
 jcs_put(struct buf *b, struct span json, struct arena *a, const char **why)
 {
 	size_t base = b->len;
 	struct jspan j;
 
 	jspan_open(&j, json);
-	if (jcs_take(&j, a, b) && jspan_end(&j))
+	if (put_value(&j, a, b, 0) && jspan_end(&j))
 		return true;
 	b->len = base;
 	*why = j.error;

@@ -13,22 +13,17 @@
 
 struct arena;
 struct buf;
-struct jspan;
 
 enum { JCS_DEPTH_MAX = 128, JCS_NUMBER_MAX = 32 };
 
 /*
- * Appends the canonical form of the next value.  Of names that repeat the
- * last counts.  False with the error in *j, and *b as it was: bad JSON, lone
+ * Appends the canonical form of a text that is one value.  Of names that repeat
+ * the last counts.  False, *why a literal and *b as it was: bad JSON, lone
  * surrogates, numbers beyond a double, deeper than JCS_DEPTH_MAX.
  */
-bool jcs_take(struct jspan *j, struct arena *a, struct buf *b);
-/* The same for a text that is exactly one value; *why is a literal. */
 bool jcs_put(struct buf *b, struct span json, struct arena *a,
 	const char **why);
 /* A finite number as ECMAScript shows it; returns out. */
 char *jcs_number(double v, char out[JCS_NUMBER_MAX]);
-/* By UTF-16 code units. */
-int jcs_compare(struct span a, struct span b);
 
 #endif
