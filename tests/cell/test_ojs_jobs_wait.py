@@ -129,6 +129,32 @@ def test_a_client_that_left_takes_nothing(ojs):
     assert [j["id"] for j in ojs.fetch("q")] == [job["id"]]
 
 
+def test_who_waits_while_the_database_goes_away(ojs, pg):
+    """Hears of it at the end of the wait, and the process goes on."""
+    got = []
+
+    def fetch():
+        got.append(ojs.post("/ojs/v1/workers/fetch",
+                            {"queues": ["q"], "wait_ms": 1000}))
+
+    thread = threading.Thread(target=fetch)
+    thread.start()
+    wait_until(lambda: parked(ojs) == 1)
+    pg.admin('alter database "%s" allow_connections false' % ojs.db.name)
+    pg.admin("select pg_terminate_backend(pid) from pg_stat_activity"
+             " where datname = '%s'" % ojs.db.name)
+    thread.join()
+    assert got[0].status == 503
+    assert got[0].headers["Retry-After"] == "1"
+    assert got[0].body["error"]["code"] == "backend_error"
+    assert got[0].body["error"]["retryable"] is True
+    assert parked(ojs) == 0
+    pg.admin('alter database "%s" allow_connections true' % ojs.db.name)
+    wait_until(lambda: ojs.get("/ojs/v1/health").status == 200)
+    job = ojs.push_job(queue="q")
+    assert ojs.fetch("q", wait_ms=1000)[0]["id"] == job["id"]
+
+
 # ---- deaths ----
 
 @pytest.mark.durable
