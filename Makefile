@@ -199,7 +199,8 @@ SAN_CELL := ack auth badinput conflation configure connectors ctl_connector \
 	ctl_database ctl_kv ctl_messages ctl_ojs ctl_resources ctl_s3 ctl_server \
 	ctl_tenant ctl_timer dlq encryption_keys encryption_paths fetch gate \
 	kv_errors lake_config lake_host lake_names lake_queue lake_routes \
-	lake_tamper lease messages ojs_streams ojs_streams_input pop pop_empty push \
+	lake_tamper lease messages ojs_cron ojs_rate ojs_streams \
+	ojs_streams_input ojs_unique pop pop_empty push \
 	queenctl replay resources \
 	riders_edges seek sink_modes src_stream system tenancy timer traces \
 	transaction
