@@ -49,9 +49,9 @@ conn_nodes conn_standby conn_up crash ctl_lock ctl_up dedup demo docs
 encryption_open field_fire field_state lake_back lake_e2e lake_faults lake_kill
 lake_nodes lake_race lake_redo lake_tenants ojs_absent ojs_sql_streams_race
 ojs_streams_crash ojs_streams_wait one_port parked purge push race retention
-riders_crash riders_race schema sink_faults sink_modes soak sql_changed sql_source
-src_snapshot src_start src_stream tenancy timer timer_fire timer_limits
-two""".split()
+riders_crash riders_race schema sink_faults sink_modes soak sql_changed
+sql_source src_snapshot src_start src_stream tenancy timer timer_fire
+timer_limits two""".split()
 LOGS = pytest.StashKey()
 SERVERS = {}
 REPORT = {}
