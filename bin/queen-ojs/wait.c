@@ -282,7 +282,8 @@ wanted(const struct waits *ws, int kind, int64_t **out)
 			if (n == cap) {
 				cap = cap ? cap * 2 : 64;
 				ids = reallocarray(ids, cap, sizeof(*ids));
-				BUG(!ids);
+				if (!ids)
+					abort();
 			}
 			ids[n++] = w->queue_ids[i];
 		}
