@@ -58,9 +58,9 @@ def test_a_job_from_push_to_its_end(octl):
     assert octl.json("job", "get", job)["result"] == {"sent": True}
     assert "Job is completed, not active" in octl.fails(
         SERVER, "job", "ack", job)
-    events = octl.json("job", "events", "--job-types", "mail.send")
-    assert {"job.enqueued", "job.started", "job.completed"} <= {
-        e["type"] for e in events}
+    wait_until(lambda: {"job.enqueued", "job.started", "job.completed"} <= {
+        e["type"] for e in octl.json("job", "events", "--job-types",
+                                     "mail.send")})
     row = table(octl.run("job", "events", "--types", "job.completed", "-o",
                          "table"))[1]
     assert row[1:] == ["job.completed", job, "mail.send", "mail", "3"]
