@@ -120,11 +120,14 @@ cmd_stream_append(struct ctl *c, const struct cmd_call *a)
 /* ---- consumers ---- */
 
 static void
-say_consumer(struct ctl *c, struct span answer)
+say_consumer(struct ctl *c, const struct cmd_call *a, struct span answer)
 {
+	bool created = doc_true(answer, "consumer.created", &c->arena);
+
 	ctl_say(c, "%s %s at tick %s",
-		doc_true(answer, "consumer.created", &c->arena) ? "created"
-								: "moved",
+		created              ? "created"
+		: cmd_str(a, "from") ? "moved"
+				     : "there is",
 		doc_str(answer, "consumer.name", "-", &c->arena),
 		doc_str(answer, "consumer.last_tick", "-", &c->arena));
 }
@@ -147,7 +150,7 @@ cmd_stream_subscribe(struct ctl *c, const struct cmd_call *a)
 	if (code == 0 && ctl_wants_answer(c))
 		code = out_print(c, buf_span(&r.body), NULL);
 	else if (code == 0)
-		say_consumer(c, buf_span(&r.body));
+		say_consumer(c, a, buf_span(&r.body));
 	buf_fini(&body);
 	buf_fini(&r.body);
 	return code;

@@ -133,7 +133,7 @@ static const struct cmd_flag append_flags[] = {
 };
 static const struct cmd_flag subscribe_flags[] = {
 	WORDS("from", 0, CMD_STR, NULL, "TICK",
-	  "now, 0 for all that is there, or a tick; else where it stands",
+	  "now, 0 for all that is there, or a tick; else the latest one",
 	  "now 0"),
 	END
 };

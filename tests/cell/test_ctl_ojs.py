@@ -184,6 +184,8 @@ def test_queues_of_jobs_and_streams(octl):
 def test_a_stream_from_append_to_its_end(octl):
     assert re.fullmatch(r"created billing at tick \d+\n", octl.run(
         "stream", "subscribe", "orders", "billing"))
+    assert octl.run("stream", "subscribe", "orders", "billing").startswith(
+        "there is billing at tick ")
     assert re.fullmatch(r"appended e-1 seq=1\n", octl.run(
         "stream", "append", "orders", "order.paid", '{ "n": 1 }', "--id",
         "e-1", "--headers", '{"h":1}'))
