@@ -192,8 +192,8 @@ begin
 		union all
 		select count(*) from queen.jobs j where j.queue_id = p_queue
 			and j.state in (2, 3) and j.due_at <= t) x;
-	select count(*) into active from queen.jobs j
-	where j.queue_id = p_queue and j.state in (1, 4) and j.state = 1;
+	select count(*) filter (where j.state = 1) into active from queen.jobs j
+	where j.queue_id = p_queue and j.state in (1, 4);
 end $$;
 
 -- Inside: what ended of a queue's jobs, and within the hour before t.
@@ -208,9 +208,12 @@ begin
 	into completed, cancelled, discarded
 	from queen.jobs j
 	where j.queue_id = p_queue and j.state in (5, 6, 7) and not j.dead;
-	select count(*), count(*) filter (where j.ended_at > t - interval '1 hour')
+	-- in the order of the queue's own index: no plan takes that of all queues
+	select count(*), count(*) filter (where d.ended_at > t - interval '1 hour')
 	into dead, failed_hour
-	from queen.jobs j where j.queue_id = p_queue and j.state = 7 and j.dead;
+	from (select j.ended_at from queen.jobs j
+		where j.queue_id = p_queue and j.state = 7 and j.dead
+		order by j.ended_at, j.seq) d;
 	discarded := discarded + dead;
 	select count(*) filter (where j.state = 5),
 		failed_hour + count(*) filter (where j.state = 7 and j.ran),
@@ -286,8 +289,8 @@ begin
 			count(*) filter (where j.state = 3) retryable
 		from queen.jobs j where j.queue_id = l_id and j.state in (2, 3)
 			and j.due_at > t) w
-	cross join lateral (select count(*) pending from queen.jobs j
-		where j.queue_id = l_id and j.state in (1, 4) and j.state = 4) b
+	cross join lateral (select count(*) filter (where j.state = 4) pending
+		from queen.jobs j where j.queue_id = l_id and j.state in (1, 4)) b
 	left join lateral queen.stream_counts(l_id) s on l_stream;
 end $$;
 
@@ -364,7 +367,8 @@ begin
 			and j.state in (5, 6, 7) and not j.dead limit p_limit)
 		union all
 		(select j.ctid from queen.jobs j where j.queue_id = p_queue
-			and j.state = 7 and j.dead limit p_limit)
+			and j.state = 7 and j.dead
+			order by j.ended_at, j.seq limit p_limit)
 		union all
 		(select j.ctid from queen.jobs j where j.queue_id = p_queue
 			and j.state = 8 limit p_limit)
@@ -374,9 +378,9 @@ begin
 		select j.ctid from queen.jobs j where j.ctid = any (l_rows)
 			and j.queue_id = p_queue and not exists (
 				select from queen.ojs_workflow_jobs m
-				where m.tenant = j.tenant
-					and m.workflow_id = j.workflow_id
-					and m.job_id = j.id and m.ended is null)
+				where m.job_id = j.id and (m.tenant = j.tenant) is true
+					and (m.workflow_id = j.workflow_id) is true
+					and m.ended is null)
 		for update skip locked));
 	get diagnostics n = row_count;
 	l_n := l_n + n;
@@ -404,8 +408,9 @@ begin
 			and j.state in (2, 3))
 		or exists (select from queen.jobs j where j.queue_id = p_queue
 			and j.state in (5, 6, 7) and not j.dead)
-		or exists (select from queen.jobs j where j.queue_id = p_queue
-			and j.state = 7 and j.dead)
+		or (select true from queen.jobs j where j.queue_id = p_queue
+			and j.state = 7 and j.dead order by j.ended_at, j.seq limit 1)
+			is not null
 		or exists (select from queen.jobs j where j.queue_id = p_queue
 			and j.state = 8);
 end $$;

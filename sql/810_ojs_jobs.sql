@@ -139,7 +139,8 @@ create index if not exists jobs_unique on queen.jobs (tenant, unique_key)
 create index if not exists jobs_workflow on queen.jobs (workflow_id)
 	where workflow_id is not null;
 -- events, oldest first
-create index if not exists jobs_made on queen.jobs (tenant, created_at, id);
+create index if not exists jobs_made on queen.jobs (tenant, created_at, id)
+	where created_at is not null;	-- or plans of an empty table look for ids here
 create index if not exists jobs_started on queen.jobs (tenant, started_at, id)
 	where started_at is not null;
 create index if not exists jobs_failed on queen.jobs (tenant, failed_at, id)

@@ -25,8 +25,9 @@ create table if not exists queen.ojs_workflows (
 	ended_at timestamptz,
 	primary key (tenant, id)
 );
+-- partial, so that nobody looks for an id in it
 create index if not exists ojs_workflows_list on queen.ojs_workflows
-	(tenant, created_at, id);
+	(tenant, created_at, id) where created_at is not null;
 create index if not exists ojs_workflows_ended on queen.ojs_workflows (ended_at)
 	where ended_at is not null;
 
@@ -42,8 +43,9 @@ create table if not exists queen.ojs_workflow_jobs (
 );
 -- held jobs of a queue that is dropped
 create index if not exists jobs_held on queen.jobs (queue_id) where state = 8;
-create unique index if not exists ojs_workflow_jobs_job on queen.ojs_workflow_jobs
-	(tenant, workflow_id, job_id);
+-- the one index for the row of a job: what names the workflow as well says
+-- `(... = ...) is true`, or small tables make plans that read all of it
+create index if not exists ojs_workflow_jobs_job on queen.ojs_workflow_jobs (job_id);
 
 -- Inside: the results of a batch's jobs in their order, a JSON array; null for one
 -- that has none any more.  More than 16 MiB is more than a job shall carry: what is
@@ -110,9 +112,11 @@ begin
 	update queen.ojs_workflows w set state = p_state, ended_at = t
 	where w.tenant = p_tenant and w.id = p_workflow;
 	update queen.jobs j set state = 6, ended_at = t
-	from (select m.job_id from queen.ojs_workflow_jobs m
-		where m.tenant = p_tenant and m.workflow_id = p_workflow offset 0) m
-	where j.tenant = p_tenant and j.id = m.job_id and j.state + 0 = 8;
+	where j.ctid = any (array(select x.row from queen.ojs_workflow_jobs m
+		cross join lateral (select h.ctid as row from queen.jobs h
+			where h.tenant = p_tenant and h.id = m.job_id
+				and h.state + 0 = 8 limit 1) x
+		where m.tenant = p_tenant and m.workflow_id = p_workflow));
 end $$;
 
 -- Inside: what follows from the end of member p_idx, counted already: jobs that became
@@ -161,7 +165,8 @@ begin
 	select x.* into j from queen.jobs x
 	where x.tenant = p_tenant and x.id = p_id and x.state + 0 in (5, 6, 7);
 	update queen.ojs_workflow_jobs m set ended = j.state
-	where m.tenant = p_tenant and m.workflow_id = p_workflow and m.job_id = p_id
+	where m.job_id = p_id and (m.tenant = p_tenant) is true
+		and (m.workflow_id = p_workflow) is true
 		and m.ended is null and j.state is not null
 	returning m.idx, m.role into l_idx, l_role;
 	if l_idx is null or l_role not in ('step', 'job') then
@@ -250,12 +255,15 @@ begin
 		w.created_at, w.ended_at, m.role, m.job_id, j.type, j.queue,
 		coalesce(j.state, m.ended, 6::smallint)
 	from queen.ojs_workflows w
-	join queen.ojs_workflow_jobs m on m.tenant = w.tenant and m.workflow_id = w.id
+	cross join lateral (select y.* from queen.ojs_workflow_jobs y
+		where y.tenant = p_tenant and y.workflow_id = p_workflow offset 0) m
 	left join lateral (select x.type, q.name::text as queue, queen.job_state(
 			x.state, x.due_at, x.expires_at, t) as state
-		from queen.jobs x join queen.ojs_queues q on q.id = x.queue_id
-			and q.deleted_at is null
-		where x.tenant = w.tenant and x.id = m.job_id limit 1) j on true
+		from (select y.* from queen.jobs y
+			where y.tenant = p_tenant and y.id = m.job_id limit 1) x
+		cross join lateral (select z.name, z.deleted_at from queen.ojs_queues z
+			where z.id = x.queue_id limit 1) q
+		where q.deleted_at is null) j on true
 	where w.tenant = p_tenant and w.id = p_workflow
 	order by m.idx;
 end $$;
@@ -276,7 +284,8 @@ begin
 	select w.id, w.kind, w.name, w.state, w.total, w.completed, w.failed,
 		w.created_at, w.ended_at, null::bigint
 	from queen.ojs_workflows w
-	where w.tenant = p_tenant and (w.created_at, w.id) < (
+	where w.tenant = p_tenant and w.created_at <= coalesce(p_after_at, 'infinity')
+		and (w.created_at, w.id) < (
 		coalesce(p_after_at, 'infinity'), coalesce(p_after_id,
 			'ffffffff-ffff-ffff-ffff-ffffffffffff'))
 	order by w.created_at desc, w.id desc offset p_offset limit p_limit;
@@ -289,33 +298,67 @@ create or replace function queen.workflow_lock(p_tenant uuid, p_workflow uuid)
 returns uuid[]
 language plpgsql volatile as $$
 declare
-	l_members uuid[]; l_ids uuid[]; l_more uuid[];
+	l_ids uuid[]; l_id uuid;
 begin
-	select array_agg(m.job_id) into l_members from queen.ojs_workflow_jobs m
-	where m.tenant = p_tenant and m.workflow_id = p_workflow and m.ended is null;
-	select coalesce(array_agg(x.id), '{}') into l_ids
-	from (select j.id from queen.jobs j
-		where j.tenant = p_tenant and j.id = any (l_members)
-			and j.state + 0 in (0, 2, 3, 4)
-		order by j.id for update) x;
+	l_ids := array(select x.id from (select m.job_id from queen.ojs_workflow_jobs m
+			where m.tenant = p_tenant and m.workflow_id = p_workflow
+				and m.ended is null
+			order by m.job_id) m
+		cross join lateral (select j.id from queen.jobs j
+			where j.tenant = p_tenant and j.id = m.job_id
+				and j.state + 0 in (0, 2, 3, 4) for update) x);
 	perform from queen.ojs_workflows w
 	where w.tenant = p_tenant and w.id = p_workflow for update;
 	if not found then
 		return null;
 	end if;
-	select coalesce(array_agg(x.id), '{}') into l_more
-	from (select j.id from queen.jobs j
-		where j.tenant = p_tenant and j.id = any (l_members)
-			and j.state + 0 in (0, 2, 3, 4) and j.id <> all (l_ids)
-		for update skip locked) x;
-	l_ids := l_ids || l_more;
-	if exists (select from queen.jobs j
-			where j.tenant = p_tenant and j.id = any (l_members)
-				and j.state + 0 in (0, 2, 3, 4) and j.id <> all (l_ids)) then
-		raise exception 'queen.workflow_cancel_v1: a job is in use'
-			using errcode = '55P03';
-	end if;
+	for l_id in
+		select x.id from queen.ojs_workflow_jobs m
+		cross join lateral (select j.id from queen.jobs j
+			where j.tenant = p_tenant and j.id = m.job_id
+				and j.state + 0 in (0, 2, 3, 4) limit 1) x
+		where m.tenant = p_tenant and m.workflow_id = p_workflow
+			and m.ended is null and m.job_id <> all (l_ids)
+	loop
+		perform from queen.jobs j
+		where j.tenant = p_tenant and j.id = l_id for update nowait;
+		l_ids := l_ids || l_id;
+	end loop;
 	return l_ids;
+end $$;
+
+-- Inside: what queen.jobs_cancel_v1 does to one job, to these, which the caller has
+-- locked; and what is counted of it.
+create or replace function queen.workflow_cancel_jobs(p_tenant uuid, p_workflow uuid,
+	p_ids uuid[], t timestamptz)
+returns void
+language plpgsql volatile as $$
+begin
+	with gone as (
+		update queen.jobs j set state = 6, ended_at = t,
+			previous_state = queen.job_state(j.state, j.due_at,
+				j.expires_at, t)
+		where j.ctid = any (array(select x.row from unnest(p_ids) u(id)
+			cross join lateral (select y.ctid as row from queen.jobs y
+				where y.tenant = p_tenant and y.id = u.id
+					and y.state + 0 in (0, 2, 3, 4)
+					and (y.expires_at is null
+						or y.expires_at > t) limit 1) x))
+		returning j.id
+	), told as (
+		update queen.ojs_workflow_jobs m set ended = 6
+		where m.ctid = any (array(select x.row from gone
+			cross join lateral (select y.ctid as row
+				from queen.ojs_workflow_jobs y
+				where y.job_id = gone.id
+					and (y.tenant = p_tenant) is true
+					and (y.workflow_id = p_workflow) is true
+				limit 1) x))
+		returning m.role
+	)
+	update queen.ojs_workflows w set failed = w.failed + (select count(*) from told
+		where role in ('step', 'job'))
+	where w.tenant = p_tenant and w.id = p_workflow;
 end $$;
 
 -- Cancels a workflow that runs, with all its jobs but those that are worked on: these
@@ -329,16 +372,14 @@ language plpgsql volatile as $$
 #variable_conflict use_column
 declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
-	l_ids uuid[]; l_verdict smallint := 2; l_id uuid;
+	l_ids uuid[]; l_verdict smallint := 2;
 begin
 	l_ids := queen.workflow_lock(p_tenant, p_workflow);
 	if exists (select from queen.ojs_workflows w
 			where w.tenant = p_tenant and w.id = p_workflow and w.state = 0) then
 		l_verdict := 0;
 		perform queen.workflow_end(p_tenant, p_workflow, 3, t);
-		foreach l_id in array l_ids loop
-			perform queen.jobs_cancel_v1(p_tenant, l_id, t);
-		end loop;
+		perform queen.workflow_cancel_jobs(p_tenant, p_workflow, l_ids, t);
 	end if;
 	return query
 	select g.*, l_verdict from queen.workflow_get_v1(p_tenant, p_workflow, t) g;
@@ -355,11 +396,12 @@ declare
 begin
 	for m in
 		select j.tenant, j.workflow_id, array_agg(j.id order by j.id) as ids
-		from queen.jobs j
-		join queen.ojs_workflow_jobs k on k.tenant = j.tenant
-			and k.workflow_id = j.workflow_id and k.job_id = j.id
-			and k.ended is null
-		where j.ctid = any (p_rows) and j.workflow_id is not null
+		from (select x.* from queen.jobs x where x.ctid = any (p_rows)
+			offset 0) j
+		cross join lateral (select from queen.ojs_workflow_jobs k
+			where k.job_id = j.id and (k.tenant = j.tenant) is true
+				and (k.workflow_id = j.workflow_id) is true
+				and k.ended is null limit 1) k
 		group by j.tenant, j.workflow_id
 	loop
 		perform from queen.ojs_workflows w
@@ -367,10 +409,11 @@ begin
 		continue when not found;
 		update queen.jobs j set state = 6, ended_at = t, lease_until = null,
 			wake_at = null
-		where j.ctid = any (array(select x.ctid from queen.jobs x
-			where x.tenant = m.tenant and x.id = any (m.ids)
-				and x.state + 0 not in (5, 6, 7)
-			for update skip locked));
+		where j.ctid = any (array(select x.row from unnest(m.ids) u(id)
+			cross join lateral (select y.ctid as row from queen.jobs y
+				where y.tenant = m.tenant and y.id = u.id
+					and y.state + 0 not in (5, 6, 7)
+				for update skip locked) x));
 		foreach l_id in array m.ids loop
 			perform queen.workflow_job_ended(m.tenant, m.workflow_id, l_id, t);
 			l_n := l_n + 1;
