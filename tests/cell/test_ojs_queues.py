@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from queenlib import TENANT, rows, wait_until
+from ctlkit import home_of
+from queenlib import OTHER_TENANT, TENANT, rows, wait_until
 
 RETENTION = {"retention": "168h", "retention_ms": 604800000}
 DEFAULTS = {"max_retries": 5, "dead_letter_max": 10000,
@@ -226,6 +227,87 @@ def test_quotas(ojs):
         "type": "chain", "steps": [{"type": "t", "args": [], "queue": "q"}]},
         429, "queue_full")
     counts(ojs, "q", available=2, completed=1)
+
+
+def test_two_views_of_one_queue(ojs):
+    """Job workers and stream consumers side by side: neither count disturbs
+    the other, and what one does is nothing to the other."""
+    jobs = [ojs.push_job(queue="both", n=i) for i in range(3)]
+    ojs.subscribe("both", "c")
+    ojs.append("both", *[{"type": "t", "payload": i} for i in range(3)])
+    assert [j["id"] for j in ojs.fetch("both", count=9)] == [
+        j["id"] for j in jobs]
+    batch = ojs.receive("both", "c")
+    assert [m["payload"] for m in batch["messages"]] == [0, 1, 2]
+    counts(ojs, "both", active=3)
+    ojs.ack(jobs[0]["id"])
+    ojs.stream_ack("both", batch["batch"]["id"])
+    counts(ojs, "both", active=2, completed=1)
+    found = stats(ojs, "both")["stats"]
+    assert (found["stream_events"], found["stream_consumers"]) == (3, 1)
+    assert ojs.receive("both", "c") == {"batch": None, "messages": []}
+    for job in jobs[1:]:
+        ojs.ack(job["id"])
+    # what is configured holds at once: the next nack is the last
+    config(ojs, "both", {"max_retries": 0})
+    ojs.append("both", {"type": "t", "payload": 3})
+    batch = ojs.receive("both", "c")
+    ojs.ask("POST", "/streams/nack", {
+        "queue": "both", "batch_id": batch["batch"]["id"],
+        "message_id": batch["messages"][0]["id"]})
+    assert stats(ojs, "both")["stats"]["stream_dead_letters"] == 1
+    counts(ojs, "both", completed=3)
+    for _ in range(2):
+        ojs.ask("DELETE", "/queues/both")
+        counts(ojs, "both")
+        assert stats(ojs, "both")["stats"]["stream_events"] == 0
+        ojs.refused("GET", "/queues/both/stream", None, 404, "not_found")
+        ojs.push_job(queue="both")
+        ojs.append("both", {"type": "t", "payload": 4})
+        counts(ojs, "both", available=1)
+
+
+@pytest.mark.cellenv(QUEEN_TENANCY_HEADER="true",
+                     QUEEN_KV_TRUSTED_PROXY="true")
+def test_tenants_do_not_meet(ojs):
+    """The same names are other queues, and ids of one are nothing to the
+    other."""
+    other = {"headers": {"x-queen-tenant": OTHER_TENANT}}
+    ojs.push_job(queue="q")
+    flow = ojs.ask("POST", "/workflows", {"type": "group", "jobs": [
+        {"type": "t", "args": [], "queue": "q"}]}, 201)["workflow"]
+    assert ojs.ask("GET", "/queues", **other)["queues"] == []
+    assert ojs.ask("GET", "/workflows", **other)["workflows"] == []
+    for method in ("GET", "DELETE"):
+        ojs.refused(method, "/workflows/" + flow["id"], None, 404,
+                    "not_found", **other)
+    ojs.refused("DELETE", "/queues/q", None, 404, "not_found", **other)
+    ojs.ask("POST", "/queues/q/pause", **other)
+    assert stats(ojs, "q")["queue"]["paused"] is False
+    ojs.ask("DELETE", "/queues/q", **other)
+    counts(ojs, "q", available=2)
+
+
+def test_what_a_role_needs(new_ojs, db, folder):
+    """`schema grant --streams` is enough for all of it, the drop of what the
+    role made included."""
+    role = db.role("worker")
+    assert home_of(folder).run(
+        "schema", "grant", role, "--streams", PG_HOST="127.0.0.1",
+        PG_PORT=str(db.server.port.number), PG_USER="queen",
+        PG_DATABASE=db.name) == 'granted to "%s"\n' % role
+    ojs = new_ojs(PG_USER=role).start()
+    ojs.push_job(queue="q")
+    ojs.append("q", {"type": "t", "payload": 1})
+    ojs.subscribe("q", "c")
+    made = ojs.ask("POST", "/workflows", {"type": "group", "jobs": [
+        {"type": "t", "args": [], "queue": "q"}]}, 201)["workflow"]
+    ojs.ask("DELETE", "/workflows/" + made["id"])
+    queue_id = id_of(db, "q")
+    ojs.ask("DELETE", "/queues/q")
+    wait_until(lambda: left_of(db, queue_id) == {})
+    assert "permission denied" not in ojs.log_text()
+    db.rows("drop owned by %s cascade" % role)
 
 
 def left_of(db, queue_id):
