@@ -16,7 +16,8 @@ is_word(const char *s)
 const char *
 why_refused(struct span answer, struct arena *a)
 {
-	const char *text = doc_str(answer, "error.message|error|message|reason", NULL, a);
+	const char *text =
+		doc_str(answer, "error.message|error|message|reason", NULL, a);
 	const char *more;
 
 	if (!text)
