@@ -12,6 +12,10 @@
 -- that commits late is delivered late and never lost; seq orders the messages
 -- of a batch and nothing else.
 --
+-- A receive reads its batch into memory, so ticks bound what one can be: each
+-- log has one at least every 500 events, and a heavy one, which is never
+-- thinned, when a process has stored 8 MiB in it.
+--
 -- Every function takes the log's advisory key first, shared, and looks into the
 -- catalogue in a new statement: who drops a queue or rotates its log holds the
 -- key exclusively.  Order of locks: log key, care key, subscription, tick key,
@@ -152,7 +156,8 @@ create table %1$I.stream_ticks (
 	tick_id bigint primary key,
 	snapshot pg_snapshot not null,
 	max_seq bigint not null,
-	created_at timestamptz not null
+	created_at timestamptz not null,
+	heavy boolean not null default false
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 create table %1$I.stream_segments (
 	segment smallint primary key,
@@ -312,7 +317,8 @@ end $$;
 -- Appends p_ids[1..] in order, all or nothing; one row.  verdict 0, 1 no log
 -- yet (stream_ensure_v1, then again), 2 quota, 9 needs rebase.  since_tick =
 -- events after the newest tick: beyond 500 the caller asks for one, in another
--- transaction (a tick must not share one with an append).
+-- transaction (a tick must not share one with an append); for a heavy one when
+-- it has stored 8 MiB in this log.
 create or replace function queen.stream_append_v1(p_tenant uuid, p_queue text,
 	p_ids text[], p_types text[], p_payloads text[], p_headers text[],
 	p_now timestamptz default null)
@@ -351,24 +357,27 @@ end $$;
 -- and took the snapshot after it, so that ticks are nested: what is visible in
 -- one is visible in all later ones.
 create or replace function queen.stream_tick_put(p_queue_id bigint, p_snapshot pg_snapshot,
-	p_now timestamptz)
+	p_now timestamptz, p_heavy boolean default false)
 returns bigint language plpgsql volatile as $$
 declare
 	l_tick bigint;
 begin
-	execute format('insert into %1$I.stream_ticks as n (tick_id, snapshot, max_seq, created_at)
-		select t.tick_id + 1, $1, case when s.is_called then s.last_value else 0 end, $2
+	execute format('insert into %1$I.stream_ticks as n (tick_id, snapshot, max_seq, created_at, heavy)
+		select t.tick_id + 1, $1, case when s.is_called then s.last_value else 0 end, $2, $3
 		from (select tick_id from %1$I.stream_ticks order by tick_id desc limit 1) t,
 			%1$I.stream_seq s
 		returning n.tick_id', queen.stream_schema(p_queue_id))
-	into l_tick using p_snapshot, p_now;
+	into l_tick using p_snapshot, p_now, p_heavy;
 	return l_tick;
 end $$;
 
 -- A tick when more than p_events events came since the last one, so that a
 -- consumer that was away finds boundaries; its id, or null: not needed, or
--- somebody else is at it.  In a transaction of its own.
-create or replace function queen.stream_tick_v1(p_queue_id bigint, p_events bigint default 500,
+-- somebody else is at it.  p_heavy: one in any case, that is never thinned, for
+-- who has stored 8 MiB since the last one it made.  In a transaction of its own.
+-- Locks: log key shared; the tick key, not waited for.
+create or replace function queen.stream_tick_v1(p_queue_id bigint,
+	p_heavy boolean default false, p_events bigint default 500,
 	p_now timestamptz default null)
 returns bigint language plpgsql volatile as $$
 declare
@@ -382,11 +391,12 @@ begin
 			from %1$I.stream_ticks t order by t.tick_id desc limit 1)
 		from %1$I.stream_seq s', queen.stream_schema(p_queue_id))
 	into l_due using p_events;
-	if not l_due then
+	if not l_due and not p_heavy then
 		return null;
 	end if;
 	select pg_current_snapshot() into l_snapshot;
-	return queen.stream_tick_put(p_queue_id, l_snapshot, coalesce(p_now, clock_timestamp()));
+	return queen.stream_tick_put(p_queue_id, l_snapshot, coalesce(p_now, clock_timestamp()),
+		p_heavy);
 end $$;
 
 -- As stream_open for work that knows the id: false = no log any more, or one

@@ -103,10 +103,11 @@ returns timestamptz language sql stable as $$
 $$;
 
 -- One step of care, one transaction; events = retries moved, ticks made or
--- removed, segments emptied; note = what a person should know.
+-- removed, segments emptied; bytes = of the retries: 8 MiB or one message at
+-- most, they count towards the next heavy tick; note = what a person should know.
 create or replace function queen.stream_step_v1(p_queue_id bigint, p_step smallint,
 	p_now timestamptz default null)
-returns table (more boolean, events int, note text)
+returns table (more boolean, events int, bytes bigint, note text)
 language plpgsql volatile as $$
 declare
 	l_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -114,44 +115,59 @@ begin
 	perform queen.stream_isolation();
 	more := false;
 	events := 0;
+	bytes := 0;
 	if p_step = 3 then
 		select r.o_events, r.o_note into events, note
 		from queen.stream_rotate(p_queue_id, l_now) r;
 	elsif p_step > 0 and queen.stream_enter(p_queue_id) then
-		events := case p_step
-			when 1 then queen.stream_retry(p_queue_id, 1000, l_now)
-			when 2 then (queen.stream_tick_v1(p_queue_id, 500, l_now) is not null)::int
-			when 4 then queen.stream_thin(p_queue_id, 5000, l_now) end;
-		more := p_step = 1 and events = 1000 or p_step = 4 and events < 0;
-		events := abs(events);
+		if p_step = 1 then
+			select r.o_n, r.o_bytes, r.o_more into events, bytes, more
+			from queen.stream_retry(p_queue_id, 1000, 8388608, l_now) r;
+		elsif p_step = 2 then
+			events := (queen.stream_tick_v1(p_queue_id, false, 500, l_now)
+				is not null)::int;
+		elsif p_step = 4 then
+			events := queen.stream_thin(p_queue_id, 5000, l_now);
+			more := events < 0;
+			events := abs(events);
+		end if;
 	end if;
 	return next;
 end $$;
 
 -- Puts up to p_limit retries that are due back into the log, each for its
--- consumer alone; how many.  The caller holds the log's key shared.
-create or replace function queen.stream_retry(p_queue_id bigint, p_limit int, p_now timestamptz)
-returns int language plpgsql volatile as $$
+-- consumer alone; how many and how much: p_bytes at most, or one.  The caller
+-- holds the log's key shared.
+create or replace function queen.stream_retry(p_queue_id bigint, p_limit int, p_bytes bigint,
+	p_now timestamptz, out o_n int, out o_bytes bigint, out o_more boolean)
+language plpgsql volatile as $$
 declare
-	l_n int; l_cur smallint;
+	l_cur smallint; l_due int;
 begin
 	select s.cur_segment into l_cur from queen.ojs_streams s where s.queue_id = p_queue_id;
-	execute format('with d as (delete from %1$I.stream_retry_events x
-		using (select subscription_id, seq from %1$I.stream_retry_events
-			where deliver_at <= $1 order by deliver_at limit $2 for update skip locked) t
-		where x.subscription_id = t.subscription_id and x.seq = t.seq returning x.*)
-		insert into %1$I.stream_events_%2$s (segment, bytes, retry_count, owner, created_at,
-			event_id, type, payload, headers)
-		select %2$s, bytes, retry_count, subscription_id, created_at, event_id, type,
-			payload, headers from d order by seq', queen.stream_schema(p_queue_id), l_cur)
-	using p_now, p_limit;
-	get diagnostics l_n = row_count;
-	return l_n;
+	execute format('with c as (select subscription_id, seq, bytes, deliver_at
+			from %1$I.stream_retry_events where deliver_at <= $1
+			order by deliver_at limit $2 for update skip locked),
+		t as (select subscription_id, seq, bytes,
+			sum(bytes) over (order by deliver_at, subscription_id, seq) as sum from c),
+		d as (delete from %1$I.stream_retry_events x using t
+			where x.subscription_id = t.subscription_id and x.seq = t.seq
+			and (t.sum <= $3 or t.sum = t.bytes) returning x.*),
+		i as (insert into %1$I.stream_events_%2$s (segment, bytes, retry_count, owner,
+				created_at, event_id, type, payload, headers)
+			select %2$s, bytes, retry_count, subscription_id, created_at, event_id, type,
+				payload, headers from d order by seq
+			returning bytes)
+		select count(*), coalesce(sum(i.bytes), 0), (select count(*) from c) from i',
+		queen.stream_schema(p_queue_id), l_cur)
+	into o_n, o_bytes, l_due using p_now, p_limit, p_bytes;
+	o_more := o_n < l_due or l_due = p_limit;
 end $$;
 
 -- Removes ticks nobody points at: those before the floor, and from it on those
 -- of more than 10 minutes ago without which no gap has more than 500 events, so
--- that who was away finds boundaries.  How many; negative = there are more.
+-- that who was away finds boundaries; of these no heavy one.  How many;
+-- negative = there are more.
 -- The caller holds the log's key shared.  Locks: the care key exclusively.
 create or replace function queen.stream_thin(p_queue_id bigint, p_limit int, p_now timestamptz)
 returns int language plpgsql volatile as $$
@@ -165,7 +181,8 @@ begin
 	select * into s from queen.ojs_streams c where c.queue_id = p_queue_id;
 	for l in execute format('select t.tick_id, t.max_seq, t.created_at,
 			lead(t.max_seq) over (order by t.tick_id) as next_seq,
-			t.tick_id = $2 or exists (select from %1$I.stream_subscriptions u
+			t.heavy or t.tick_id = $2
+			or exists (select from %1$I.stream_subscriptions u
 				where t.tick_id in (u.last_tick, u.next_tick))
 			or exists (select from %1$I.stream_batches b
 				where t.tick_id in (b.start_tick, b.end_tick))

@@ -49,7 +49,7 @@ end $$;
 -- consumer alone if that still exists; no row = it is gone.  The caller holds
 -- the log's key shared.
 create or replace function queen.stream_revive(p_queue_id bigint, p_cur smallint, p_id bigint)
-returns table (message_id text, seq bigint, type text, created_at timestamptz)
+returns table (message_id text, seq bigint, type text, created_at timestamptz, bytes int)
 language plpgsql volatile as $$
 begin
 	return query execute format('with d as (delete from %1$I.stream_dead_letters
@@ -58,16 +58,17 @@ begin
 			type, payload, headers)
 		select %2$s, d.bytes, s.id, d.created_at, d.event_id, d.type, d.payload, d.headers
 		from d left join %1$I.stream_subscriptions s on s.consumer = d.consumer
-		returning e.event_id, e.seq, e.type, e.created_at',
+		returning e.event_id, e.seq, e.type, e.created_at, e.bytes',
 		queen.stream_schema(p_queue_id), p_cur) using p_id;
 end $$;
 
 -- Replays one dead letter; of two at once one wins.  verdict 0, 2, 9, 13 gone.
+-- bytes count towards the next heavy tick.
 -- Locks: log key shared, the dead letter.
 create or replace function queen.stream_dead_replay_v1(p_tenant uuid, p_queue text, p_id bigint,
 	p_now timestamptz default null)
 returns table (verdict smallint, queue_id bigint, message_id text, seq bigint, type text,
-	created_at timestamptz)
+	created_at timestamptz, bytes int)
 language plpgsql volatile as $$
 declare
 	l record;
@@ -75,8 +76,8 @@ begin
 	l := queen.stream_open(p_tenant, p_queue);
 	queue_id := l.o_id;
 	if l.o_live and not l.o_stale then
-		select r.message_id, r.seq, r.type, r.created_at
-		into message_id, seq, type, created_at
+		select r.message_id, r.seq, r.type, r.created_at, r.bytes
+		into message_id, seq, type, created_at, bytes
 		from queen.stream_revive(l.o_id, l.o_cur, p_id) r;
 	end if;
 	verdict := case when l.o_id is null then 2 when l.o_stale then 9
@@ -88,31 +89,38 @@ begin
 end $$;
 
 -- Replays up to p_limit dead letters after id p_after (null = from the first),
--- oldest first, each by itself: one that fails stops no other.  While more the
--- caller goes on with after.  verdict 0, 2, 9.
+-- 8 MiB of them at most or one, oldest first, each by itself: one that fails
+-- stops no other.  While more the caller goes on with after; bytes count towards
+-- the next heavy tick.  verdict 0, 2, 9.
 create or replace function queen.stream_dead_replay_all_v1(p_tenant uuid, p_queue text,
 	p_limit int, p_after bigint, p_now timestamptz default null)
 returns table (verdict smallint, queue_id bigint, replayed int, failed int, first_error text,
-	more boolean, after bigint)
+	more boolean, after bigint, bytes bigint)
 language plpgsql volatile as $$
 declare
-	l record; l_ids bigint[] := '{}'; l_n int;
+	l record; l_ids bigint[] := '{}'; l_found int := 0; l_n int; l_bytes bigint;
 begin
 	l := queen.stream_open(p_tenant, p_queue);
 	queue_id := l.o_id;
 	replayed := 0;
 	failed := 0;
+	bytes := 0;
 	verdict := case when l.o_id is null then 2 when l.o_stale then 9 else 0 end;
 	if verdict = 0 and l.o_live then
-		execute format('select coalesce(array_agg(x.id order by x.id), ''{}'') from (
-			select d.id from %I.stream_dead_letters d where d.id > coalesce($1, 0)
-			order by d.id limit $2) x', queen.stream_schema(l.o_id))
-		into l_ids using p_after, p_limit;
+		execute format('select coalesce(array_agg(x.id order by x.id)
+				filter (where x.sum <= 8388608 or x.sum = x.bytes), ''{}''), count(*)
+			from (select d.id, d.bytes, sum(d.bytes) over (order by d.id) as sum
+				from (select id, bytes from %I.stream_dead_letters
+				where id > coalesce($1, 0) order by id limit $2) d) x',
+			queen.stream_schema(l.o_id))
+		into l_ids, l_found using p_after, p_limit;
 	end if;
 	foreach after in array l_ids loop
 		begin
-			select count(*) into l_n from queen.stream_revive(l.o_id, l.o_cur, after);
+			select count(*), coalesce(sum(r.bytes), 0) into l_n, l_bytes
+			from queen.stream_revive(l.o_id, l.o_cur, after) r;
 			replayed := replayed + l_n;
+			bytes := bytes + l_bytes;
 		exception when others then
 			failed := failed + 1;
 			first_error := coalesce(first_error, sqlerrm);
@@ -121,7 +129,7 @@ begin
 	if replayed > 0 then
 		perform queen.stream_wake(l.o_id, coalesce(p_now, clock_timestamp()) + interval '5 s');
 	end if;
-	more := cardinality(l_ids) = p_limit;
+	more := cardinality(l_ids) < l_found or l_found = p_limit;
 	return next;
 end $$;
 

@@ -18,6 +18,7 @@ struct loop;
 struct pgpool;
 struct settings;
 struct sweep;
+struct ticks;
 struct waits;
 struct claims;
 
@@ -41,6 +42,7 @@ struct ctx {
 	struct hint *hint;
 	struct waits *waits;	/* parked fetches and receives */
 	struct claims *claims;	/* where the last claims ended */
+	struct ticks *ticks;	/* when streams need one */
 	struct sweep *sweep;	/* due work of the cell */
 };
 

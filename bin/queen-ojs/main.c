@@ -28,7 +28,9 @@
 #include "route.h"
 #include "schema.h"
 #include "settings.h"
+#include "stream.h"
 #include "sweep.h"
+#include "ticks.h"
 #include "wait.h"
 
 #ifndef QUEEN_VERSION
@@ -39,6 +41,7 @@ enum {
 	STOP_SETTLE_MS = 2000, /* for calls in flight; then they are given up */
 	STOP_POLL_MS = 10,
 	HOST_MAX = 256,
+	TICKS_LOGS = 10000,
 };
 
 struct boot {
@@ -222,6 +225,7 @@ start_parts(struct boot *b)
 	loop_timer_init(&b->settle, x->loop, on_settle, b);
 	start_pool(b);
 	x->claims = claims_new();
+	x->ticks = ticks_new(TICKS_LOGS, stream_tick, x);
 	x->waits = waits_new(x);
 	x->sweep = sweep_new(x);
 }
@@ -238,6 +242,7 @@ stop_parts(struct boot *b)
 	sweep_free(x->sweep);
 	waits_free(x->waits);
 	claims_free(x->claims);
+	ticks_free(x->ticks);
 	pgpool_free(x->pool);
 }
 

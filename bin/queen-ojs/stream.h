@@ -3,7 +3,11 @@
 #ifndef QUEEN_OJS_STREAM_H
 #define QUEEN_OJS_STREAM_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 struct hsrv_req;
+struct ticks_log;
 
 void stream_append(struct hsrv_req *r);
 void stream_append_batch(struct hsrv_req *r);
@@ -20,5 +24,9 @@ void stream_dead_list(struct hsrv_req *r);
 void stream_dead_replay(struct hsrv_req *r);
 void stream_dead_replay_all(struct hsrv_req *r);
 void stream_dead_purge(struct hsrv_req *r);
+
+/* A ticks_fn; arg is the struct ctx. */
+void
+stream_tick(void *arg, struct ticks_log *log, int64_t queue_id, bool heavy);
 
 #endif

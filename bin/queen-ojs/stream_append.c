@@ -5,7 +5,6 @@
 #include "ctx.h"
 #include "hsrv.h"
 #include "jwrite.h"
-#include "pgpool.h"
 #include "qid.h"
 #include "queue.h"
 #include "reply.h"
@@ -13,6 +12,7 @@
 #include "stream.h"
 #include "stream_body.h"
 #include "stream_int.h"
+#include "ticks.h"
 #include "wait.h"
 
 /* Events without a tick after which a consumer that was away needs one. */
@@ -30,8 +30,6 @@ static const struct pgstmt append_stmt = { .name = "stream_append",
 	.sql = "select verdict, queue_id, seq, created_at, since_tick "
 	       "from queen.stream_append_v1($1, $2, $3, $4, $5, $6)" };
 enum { COL_VERDICT, COL_QUEUE_ID, COL_SEQ, COL_AT, COL_SINCE_TICK };
-static const struct pgstmt tick_stmt = { .name = "stream_tick",
-	.sql = "select queen.stream_tick_v1($1)" };
 
 static void
 fill(struct hsrv_req *r, void *arg, struct pgargs *a)
@@ -104,24 +102,15 @@ answer(struct hsrv_req *r, const struct append *q, const PGresult *res)
 	hsrv_reply(r, 201);
 }
 
-static void
-on_tick(void *arg, const PGresult *res, const struct err *e)
+static int64_t
+bytes_of(const struct append *q)
 {
-	/* One that failed is made by the next append or the sweep. */
-	(void)arg;
-	(void)res;
-	(void)e;
-}
+	size_t n = 0;
 
-/* Never in the append's transaction; nobody waits for it. */
-static void
-tick(struct ctx *x, int64_t queue_id)
-{
-	struct pgargs a;
-
-	pgargs_init(&a);
-	pgargs_i64(&a, queue_id);
-	pgpool_call(x->pool, LANE_STREAM, &tick_stmt, &a, on_tick, NULL);
+	for (size_t i = 0; i < q->n; i++)
+		n += q->m[i].id.n + q->m[i].type.n + q->m[i].payload.n +
+		     q->m[i].headers.n;
+	return (int64_t)n;
 }
 
 static void
@@ -148,8 +137,8 @@ done(struct hsrv_req *r, void *arg, const PGresult *res)
 	}
 	queue_id = pgbin_i64(res, 0, COL_QUEUE_ID);
 	waits_tell(x->waits, WAIT_EVENTS, queue_id);
-	if (pgbin_i64(res, 0, COL_SINCE_TICK) > TICK_AFTER)
-		tick(x, queue_id);
+	ticks_grew(x->ticks, queue_id, bytes_of(q),
+		pgbin_i64(res, 0, COL_SINCE_TICK) > TICK_AFTER);
 	answer(r, q, res);
 }
 

@@ -9,6 +9,7 @@
 #include "reply.h"
 #include "stream.h"
 #include "stream_int.h"
+#include "ticks.h"
 #include "wait.h"
 
 enum { SLICE = 1000 };
@@ -38,15 +39,16 @@ refuse(struct hsrv_req *r, const struct replay *q, int verdict)
 /* ---- one ---- */
 
 static const struct pgstmt replay_stmt = { .name = "stream_dead_replay",
-	.sql = "select verdict, queue_id, message_id, seq, type, created_at "
-	       "from queen.stream_dead_replay_v1($1, $2, $3)" };
+	.sql = "select verdict, queue_id, message_id, seq, type, created_at, "
+	       "bytes from queen.stream_dead_replay_v1($1, $2, $3)" };
 enum {
 	REPLAY_VERDICT,
 	REPLAY_QUEUE_ID,
 	REPLAY_MESSAGE,
 	REPLAY_SEQ,
 	REPLAY_TYPE,
-	REPLAY_AT
+	REPLAY_AT,
+	REPLAY_BYTES
 };
 
 static void
@@ -63,14 +65,17 @@ replayed(struct hsrv_req *r, void *arg, const PGresult *res)
 {
 	const struct replay *q = arg;
 	int verdict = pgbin_i16(res, 0, REPLAY_VERDICT);
+	int64_t queue_id;
 	struct jwrite w;
 
 	if (verdict != STREAM_OK) {
 		refuse(r, q, verdict);
 		return;
 	}
-	waits_tell(ctx_of(r)->waits, WAIT_EVENTS,
-		pgbin_i64(res, 0, REPLAY_QUEUE_ID));
+	queue_id = pgbin_i64(res, 0, REPLAY_QUEUE_ID);
+	waits_tell(ctx_of(r)->waits, WAIT_EVENTS, queue_id);
+	ticks_grew(ctx_of(r)->ticks, queue_id, pgbin_i32(res, 0, REPLAY_BYTES),
+		false);
 	jwrite_init(&w, hsrv_out(r));
 	jwrite_object(&w);
 	jwrite_kv_i64(&w, "replayed", 1);
@@ -105,7 +110,8 @@ stream_dead_replay(struct hsrv_req *r)
 
 static const struct pgstmt replay_all_stmt = { .name = "stream_dead_replay_all",
 	.sql = "select verdict, queue_id, replayed, failed, first_error, more, "
-	       "after from queen.stream_dead_replay_all_v1($1, $2, $3, $4)" };
+	       "after, bytes "
+	       "from queen.stream_dead_replay_all_v1($1, $2, $3, $4)" };
 enum {
 	ALL_VERDICT,
 	ALL_QUEUE_ID,
@@ -113,7 +119,8 @@ enum {
 	ALL_FAILED,
 	ALL_ERROR,
 	ALL_MORE,
-	ALL_AFTER
+	ALL_AFTER,
+	ALL_BYTES
 };
 
 static void
@@ -132,6 +139,15 @@ fill_all(struct hsrv_req *r, void *arg, struct pgargs *a)
 static void run_all(struct hsrv_req *r, struct replay *q);
 
 static void
+tell(struct ctx *x, const PGresult *res)
+{
+	int64_t queue_id = pgbin_i64(res, 0, ALL_QUEUE_ID);
+
+	waits_tell(x->waits, WAIT_EVENTS, queue_id);
+	ticks_grew(x->ticks, queue_id, pgbin_i64(res, 0, ALL_BYTES), false);
+}
+
+static void
 all_replayed(struct hsrv_req *r, void *arg, const PGresult *res)
 {
 	struct replay *q = arg;
@@ -145,8 +161,7 @@ all_replayed(struct hsrv_req *r, void *arg, const PGresult *res)
 	}
 	n = pgbin_i32(res, 0, ALL_REPLAYED);
 	if (n > 0)
-		waits_tell(ctx_of(r)->waits, WAIT_EVENTS,
-			pgbin_i64(res, 0, ALL_QUEUE_ID));
+		tell(ctx_of(r), res);
 	q->replayed += n;
 	q->failed += pgbin_i32(res, 0, ALL_FAILED);
 	if (!q->first_error.n && !pgbin_null(res, 0, ALL_ERROR))

@@ -16,6 +16,7 @@
 #include "loop.h"
 #include "pgpool.h"
 #include "settings.h"
+#include "ticks.h"
 #include "wait.h"
 
 enum {
@@ -48,7 +49,7 @@ static const struct pgstmt STMT_CRONS = { "crons_fire",
 static const struct pgstmt STMT_STREAMS = { "stream_work",
 	"select queue_id, fence, step from queen.stream_work_v1($1, $2)" };
 static const struct pgstmt STMT_STEP = { "stream_step",
-	"select more, events, note from queen.stream_step_v1($1, $2)" };
+	"select more, events, note, bytes from queen.stream_step_v1($1, $2)" };
 static const struct pgstmt STMT_WORKED = { "stream_worked",
 	"select queen.stream_worked_v1($1, $2)" };
 static const struct pgstmt STMT_PRUNE = { "jobs_prune",
@@ -169,6 +170,9 @@ on_step(void *arg, const PGresult *res, const struct err *e)
 		more = pgbin_bool(res, 0, 0);
 		if (pgbin_i32(res, 0, 1))
 			waits_tell(s->x->waits, WAIT_EVENTS, queue_id);
+		if (pgbin_i64(res, 0, 3))
+			ticks_grew(s->x->ticks, queue_id,
+				pgbin_i64(res, 0, 3), false);
 		if (!pgbin_null(res, 0, 2))
 			log_line(LOG_INFO, "stream", "due work",
 				"queue=%lld %.*s", (long long)queue_id,

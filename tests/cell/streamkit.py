@@ -145,7 +145,7 @@ class Log(Kit):
 
     def tick(self):
         """A tick whatever is there; its id."""
-        return self.value("select queen.stream_tick_v1(%s, -1)", self.id)
+        return self.value("select queen.stream_tick_v1(%s, false, -1)", self.id)
 
     def cursor(self, consumer="c"):
         return self.table("select last_tick, next_tick from"
