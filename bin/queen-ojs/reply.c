@@ -211,7 +211,8 @@ reply_object(struct hsrv_req *r, struct span *body)
 			"The request has no body; it takes one JSON object.");
 		return false;
 	}
-	if (!jspan_valid(*body, &what, &at)) {
+	/* as it came: what is trimmed is more than the white space of JSON */
+	if (!jspan_valid(hsrv_body(r), &what, &at)) {
 		reply_no(r, 400, "invalid_payload", NULL,
 			"The body is no JSON: %s at byte %zu.", what, at);
 		return false;

@@ -106,7 +106,9 @@ def test_bytes_of_the_client_come_back_through_the_whole_life(ojs):
 
 def test_pushes_that_are_refused(ojs):
     for body in (b"", b"{", b"\xff", b'{"type":"t","args":[],}', b"[]",
-                 b"null", b'"x"', b'{"a":"\xff"}'):
+                 b"null", b'"x"', b'{"a":"\xff"}',
+                 b'\f{"type":"t","args":[]}', b'{"type":"t","args":[]}\v',
+                 b"\f"):
         ojs.refused("POST", "/jobs", body, 400, "invalid_payload")
     good = {"type": "t", "args": []}
     for field, values in {
