@@ -324,8 +324,9 @@ language sql immutable as $$
 	select sha256(convert_to(normalize(p_canonical, NFC), 'UTF8'))
 $$;
 
--- Inside: the job a unique one is in conflict with, a live one first.  The
--- caller holds the key's lock.
+-- Inside: the job a unique one is in conflict with, a live one first; a held one is
+-- as one that is pending, a job of a dropped queue is none.  The caller holds the key's
+-- lock.
 create or replace function queen.jobs_unique(p_tenant uuid, p_key bytea, p_policy jsonb,
 	t timestamptz)
 returns queen.jobs
@@ -334,6 +335,8 @@ begin
 	return (select j from queen.jobs j
 	cross join lateral queen.job_state(j.state, j.due_at, j.expires_at, t) s(state)
 	where j.tenant = p_tenant and j.unique_key = p_key
+		and (select q.deleted_at is null from queen.ojs_queues q
+			where q.id = j.queue_id)
 		and (p_policy -> 'states') @> to_jsonb(case s.state when 8 then 4
 			else s.state end)
 		and (p_policy ->> 'period_ms' is null or j.created_at
@@ -396,7 +399,9 @@ begin
 	from queen.job_show(3, p_first - 1 + l_at, j, null) f;
 end $$;
 
--- Inside: puts one spec that wants to be unique; its key's lock is held.
+-- Inside: puts one spec that wants to be unique; its key's lock is held.  A job that a
+-- workflow holds cannot be replaced and is nothing to answer with, as nobody sees it;
+-- nor can one that the workflow of the spec has put: it would end that workflow.
 create or replace function queen.jobs_put_unique(p_tenant uuid, s queen.job_spec,
 	p_idx int, p_queue bigint, p_held boolean, p_workflow uuid, t timestamptz)
 returns setof queen.job_out
@@ -405,14 +410,16 @@ declare
 	p jsonb := s.uniq::jsonb;
 	k bytea := queen.job_unique_key(p ->> 'key');
 	j queen.jobs := queen.jobs_unique(p_tenant, k, p, t);
-	l_made queen.jobs[]; l_live boolean; l_sched text;
+	l_made queen.jobs[]; l_live boolean; l_kept boolean; l_sched text;
 begin
 	l_live := j.id is not null and queen.job_state(j.state, j.due_at,
 		j.expires_at, t) not in (5, 6, 7);
-	if j.id is not null and p ->> 'on' in ('reject', 'ignore') then
+	l_kept := j.state = 8 or j.workflow_id = p_workflow;
+	if j.id is not null and (l_kept or p ->> 'on' in ('reject', 'ignore')) then
 		j := queen.job_at(j, t);
-		return query select f.* from queen.job_show(case p ->> 'on'
-			when 'ignore' then 5 else 4 end, p_idx, j, null) f;
+		return query select f.* from queen.job_show(case
+			when l_kept or p ->> 'on' = 'reject' then 4 else 5 end,
+			p_idx, j, null) f;
 		return;
 	end if;
 	if l_live then

@@ -230,6 +230,7 @@ begin
 		if o.verdict <> 0 then
 			-- a job that is there already belongs to somebody else
 			o.verdict := case when o.verdict = 5 then 4 else o.verdict end;
+			o.workflow_id := nullif(o.workflow_id, p_workflow);
 			return query select (o).*;
 			return;
 		end if;

@@ -73,18 +73,28 @@ conflict(struct arena *a, const PGresult *res, int row, const char *expected,
 	end(&d, a, p);
 }
 
+/* The id of a workflow is told of a job that cannot be seen but in it. */
 static void
 duplicate(struct arena *a, const PGresult *res, int row, struct problem *p)
 {
 	bool unique = pgbin_i16(res, row, JOB_OUT_VERDICT) == JOB_UNIQUE;
+	bool held = !pgbin_null(res, row, JOB_OUT_STATE) &&
+		    pgbin_i16(res, row, JOB_OUT_STATE) == JOB_HELD;
 	struct details d;
 
-	problem_set(p, a, 409, "duplicate", NULL,
-		unique ? "A job with the same unique key exists."
-		       : "The id is used already.");
+	problem_set(p, a, 409, "duplicate", NULL, "%s%s",
+		unique ? "A job with the same unique key exists"
+		       : "The id is used already",
+		held ? ", and waits in its workflow." : ".");
 	begin(&d, res, row, "existing_job_id");
 	if (unique)
 		text(&d, "unique_key", res, row, JOB_OUT_UNIQUE_KEY);
+	if (held && !pgbin_null(res, row, JOB_OUT_WORKFLOW_ID)) {
+		struct qid id = pgbin_uuid(res, row, JOB_OUT_WORKFLOW_ID);
+
+		jwrite_key(&d.w, "workflow_id");
+		jwrite_qid(&d.w, &id);
+	}
 	end(&d, a, p);
 }
 

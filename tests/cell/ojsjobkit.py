@@ -110,6 +110,14 @@ class Jobs:
         assert row.verdict == "ok", row
         return row.id
 
+    def workflow(self, kind, roles, *specs, now=None):
+        """Rows of the answer."""
+        return self.named(
+            "select * from queen.workflow_create_v1(%%s, %%s, %%s, null,"
+            " %%s::text[], %s, %%s)" % ", ".join("%%s::%s[]" % t for t in ARRAYS),
+            self.tenant, str(uuid.uuid4()), kind, roles,
+            *[list(c) for c in zip(*specs)], moment(now))
+
     def fetch_all(self, *queues, n=1, worker=None, lease_ms=None, seen=(),
                   now=None):
         """Rows of jobs, rows of queues."""

@@ -4,8 +4,7 @@ import uuid
 
 import pytest
 
-from ojsjobkit import (ARRAYS, Jobs, jobs, policy, seconds,  # noqa: F401
-                       spec)
+from ojsjobkit import Jobs, jobs, policy, seconds, spec  # noqa: F401
 from queenlib import OTHER_TENANT
 from sqlkit import at
 
@@ -372,12 +371,7 @@ def test_what_ends_tells_its_workflow(jobs):
     """Whoever ends the job, the callback behind it becomes available."""
     def batch(now, **kw):
         specs = [spec("a", **kw), spec("b")]
-        rows = jobs.named(
-            "select * from queen.workflow_create_v1(%%s, %%s, 'batch', null,"
-            " '{job,on_complete}', %s, %%s)"
-            % ", ".join("%%s::%s[]" % t for t in ARRAYS),
-            jobs.tenant, str(uuid.uuid4()),
-            *[list(c) for c in zip(*specs)], at(now))
+        rows = jobs.workflow("batch", ["job", "on_complete"], *specs, now=now)
         assert rows[0].state == "available"
         return [s[0] for s in specs]
 

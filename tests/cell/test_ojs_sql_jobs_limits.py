@@ -120,6 +120,50 @@ def test_unique_within_a_batch_and_between_sessions(jobs, connect, db):
     assert len({r.id for r in rows}) == 5
 
 
+@pytest.mark.allpg
+@pytest.mark.parametrize("on", ["reject", "ignore", "replace",
+                                "replace_except_schedule"])
+def test_what_a_workflow_holds_keeps_its_key(jobs, on):
+    """It cannot be replaced, nor be an answer; with its end the key is free.
+    Jobs of one workflow do not replace each other."""
+    same = spec(unique=unique("k", on))
+    for kind, roles, specs in (
+            ("chain", ["step"] * 2, [same, same]),
+            ("chain", ["step"] * 3, [spec(), same, same]),
+            ("group", ["job"] * 2, [same, same]),
+            ("batch", ["job", "on_complete"], [same, same])):
+        specs = [spec(id=None)[:1] + s[1:] for s in specs]
+        jobs.rows("begin")
+        last = jobs.workflow(kind, roles, *specs, now=1)[-1]
+        jobs.rows("rollback")
+        assert (last.verdict, last.id, last.workflow_id) == (
+            "unique", specs[-2][0], None)
+    first, held = jobs.workflow(
+        "chain", ["step"] * 2, spec("w"), spec(unique=unique("k", on)), now=2)
+    (row,) = jobs.push(spec(unique=unique("k", on)), now=3)
+    assert (row.verdict, row.id, row.state, row.workflow_id) == (
+        "unique", held.id, "held", first.workflow_id)
+    assert jobs.push(spec(unique=unique("k", on, states=[0, 1])),
+                     now=3)[0].verdict == "ok"
+    jobs.cancel(first.id, now=4)
+    assert jobs.rows("select state, count(*) from queen.jobs where"
+                     " workflow_id = %s group by 1",
+                     first.workflow_id) == [(6, 2)]
+
+
+@pytest.mark.allpg
+def test_a_job_of_a_dropped_queue_keeps_no_key(jobs):
+    for n, on in enumerate(["reject", "ignore", "replace"]):
+        old = jobs.put("gone", unique=unique("k"), now=1)
+        jobs.rows("select queen.ojs_queue_drop_v1(%s, 'gone', %s)",
+                  jobs.tenant, at(2))
+        (row,) = jobs.push(spec("gone", unique=unique("k", on)), now=3)
+        assert row.verdict == "ok" and row.id != old
+        assert jobs.value("select state from queen.jobs where id = %s",
+                          old) == 0
+        jobs.cancel(row.id, now=4)
+
+
 # ---- rate limits ----
 
 @pytest.mark.allpg

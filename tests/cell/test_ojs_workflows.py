@@ -199,6 +199,13 @@ def test_what_jobs_may_say(ojs):
     ojs.push_job("u", queue="z", unique=unique)
     ojs.refused("POST", "/workflows", {"type": "group", "jobs": [
         job("new"), job("z", "u", unique=unique)]}, 409, "duplicate")
+    # one that waits is pending to others, who are told where
+    w = made(ojs, type="chain", steps=[job("q"), job("q", "v", unique=unique)])
+    error = ojs.refused("POST", "/jobs", job("z", "v", unique=unique), 409,
+                        "duplicate")
+    assert error["details"].pop("unique_key")
+    assert error["details"] == {"existing_job_id": w["steps"][1]["id"],
+                                "workflow_id": w["id"]}
 
 
 def test_refusals(ojs):
