@@ -178,7 +178,8 @@ begin
 end $$;
 
 -- The consumers of a queue by name; lag_events is an estimate, lag_ms the age of
--- the oldest event that waits, 0 when none does.
+-- the oldest event that waits, 0 when none does; null before a rebase, when
+-- nobody can tell.
 create or replace function queen.stream_consumers_v1(p_tenant uuid, p_queue text,
 	p_now timestamptz default null)
 returns table (name text, last_tick bigint, next_tick bigint, lag_ticks bigint,
@@ -190,7 +191,7 @@ declare
 	l_at timestamptz;
 begin
 	l := queen.stream_open(p_tenant, p_queue);
-	if l.o_live is not true or l.o_stale then
+	if l.o_live is not true then
 		return;
 	end if;
 	for l_id, name, last_tick, next_tick, active_at, created_at, lag_ticks, lag_events,
@@ -204,7 +205,10 @@ begin
 		order by s.consumer', queen.stream_schema(l.o_id))
 	loop
 		select pg_current_snapshot() into l_now_is;
-		if exists (select from queen.stream_diff(l.o_id, l_id, l_snapshot, l_now_is,
+		if l.o_stale then
+			lag_ms := null;
+			lag_events := null;
+		elsif exists (select from queen.stream_diff(l.o_id, l_id, l_snapshot, l_now_is,
 				queen.stream_after(l.o_id, last_tick), 1)) then
 			execute format('select coalesce((select e.created_at from %1$I.stream_events e
 				where e.seq > $1 order by e.seq limit 1), $2)', queen.stream_schema(l.o_id))

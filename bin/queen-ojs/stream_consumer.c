@@ -143,8 +143,9 @@ write_consumer(struct jwrite *w, const PGresult *res, int row)
 	jwrite_object(w);
 	jwrite_kv_str(w, "name", pgbin_bytes(res, row, LIST_NAME));
 	for (int i = 0; i < LIST_ACTIVE_AT - LIST_NUMBERS; i++)
-		jwrite_kv_i64(w, list_numbers[i],
-			pgbin_i64(res, row, LIST_NUMBERS + i));
+		if (!pgbin_null(res, row, LIST_NUMBERS + i))
+			jwrite_kv_i64(w, list_numbers[i],
+				pgbin_i64(res, row, LIST_NUMBERS + i));
 	jwrite_key(w, "active_at");
 	jwrite_iso_ms(w, pgbin_time(res, row, LIST_ACTIVE_AT));
 	jwrite_kv_raw(w, "batches", pgbin_bytes(res, row, LIST_BATCHES));

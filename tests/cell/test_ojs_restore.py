@@ -87,6 +87,11 @@ def test_a_cell_on_another_server(db, far, ahead, new_ojs, alone):
     assert "rebase" in error["message"]
     there.refused("POST", "/queues/s/messages", {"type": "t", "payload": 1},
                   503, "backend_error")
+    # who was there is to be seen, how far behind is not
+    seen = there.ask("GET", "/queues/s/consumers")["consumers"]
+    assert [(c["name"], c["last_tick"], len(c["batches"]), c.get("lag_ms"),
+             c.get("lag_events")) for c in seen] == [
+                 ("away", 1, 0, None, None), ("busy", 1, 1, None, None)]
     # jobs need nothing of it
     assert look(there) == before
     assert there.ack(jobs[1]["id"], worker_id="w")["state"] == "completed"
