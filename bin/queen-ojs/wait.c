@@ -35,12 +35,10 @@ struct waits {
 	struct map marks; /* of logs that are waited for */
 };
 
-/* How far a log was at the last look. */
+/* What the last look at a log said to ask with next; 0 = none yet. */
 struct mark {
 	int64_t queue_id; /* key */
 	int64_t seq;
-	bool moved; /* then; its writer may have committed since */
-	bool seen; /* in the look in flight */
 };
 
 static const struct pgstmt STMT_READY = { "jobs_ready",
@@ -185,7 +183,6 @@ mark_of(struct waits *ws, int64_t queue_id)
 		m = calloc(1, sizeof(*m));
 		BUG(!m);
 		m->queue_id = queue_id;
-		m->seq = -1;
 		map_put(&ws->marks, hash, m);
 	}
 	return m;
@@ -202,30 +199,6 @@ marks_clear(struct waits *ws)
 		free(m);
 	map_fini(&ws->marks);
 	ws->marks = (struct map)MAP_ZERO;
-}
-
-/* A sequence moves before its writer commits: the next look wakes again. */
-static void
-mark_moved(struct waits *ws, int64_t queue_id, int64_t seq)
-{
-	struct mark *m = mark_of(ws, queue_id);
-
-	m->seen = true;
-	m->seq = seq;
-}
-
-static void
-marks_wake(struct waits *ws)
-{
-	size_t at = 0;
-	struct mark *m;
-
-	while ((m = map_next(&ws->marks, &at))) {
-		if (m->seen || m->moved)
-			wake_all(ws, WAIT_EVENTS, m->queue_id);
-		m->moved = m->seen;
-		m->seen = false;
-	}
 }
 
 /* ---- the look, once a second ---- */
@@ -249,14 +222,12 @@ on_look(void *arg, const PGresult *res, const struct err *e)
 		return;
 	ws->look = NULL;
 	for (int i = 0; !e && i < PQntuples(res); i++) {
-		if (kind == WAIT_JOBS)
-			wake_all(ws, kind, pgbin_i64(res, i, 0));
-		else
-			mark_moved(
-				ws, pgbin_i64(res, i, 0), pgbin_i64(res, i, 1));
+		int64_t id = pgbin_i64(res, i, 0);
+
+		if (kind == WAIT_EVENTS)
+			mark_of(ws, id)->seq = pgbin_i64(res, i, 1);
+		wake_all(ws, kind, id);
 	}
-	if (!e && kind == WAIT_EVENTS)
-		marks_wake(ws);
 	if (kind + 1 < KINDS)
 		look_at(ws, kind + 1);
 }

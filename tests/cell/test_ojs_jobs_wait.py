@@ -90,6 +90,17 @@ def test_a_fetch_that_waits_is_woken(new_ojs):
         assert answers()[0][1][0]["id"] == job["id"]
 
 
+@pytest.mark.cellenv(QUEEN_OJS_SWEEPER="false")
+def test_what_nobody_tells_is_found_by_a_look(ojs):
+    """Once a second: a job that is made available behind its back."""
+    ojs.push_job(queue="q", pending=True)
+    with waiting(ojs, "q") as answers:
+        start = time.monotonic()
+        ojs.db.rows("update queen.jobs set state = 0, enqueued_at = now()")
+        (at, jobs), = answers()
+    assert len(jobs) == 1 and at - start < 4
+
+
 def test_one_job_wakes_many_and_one_of_them_has_it(ojs):
     """A hundred that wait hold no connection, and nothing runs meanwhile."""
     with waiting(ojs, "q", n=100) as answers:

@@ -5,7 +5,9 @@ import socket
 import threading
 import time
 
-from queenlib import SAN, wait_until
+import pytest
+
+from queenlib import SAN, TENANT, wait_until
 
 # of the best of some wakes; the clock of a busy machine tells nothing else
 WAKE_S = 1 if SAN else 0.1
@@ -63,6 +65,21 @@ def test_wakes_at_once(new_ojs):
             if best[appends] < WAKE_S:
                 break
     assert max(best.values()) < WAKE_S, best
+
+
+@pytest.mark.cellenv(QUEEN_OJS_SWEEPER="false")
+def test_what_nobody_tells_is_found_by_a_look(ojs):
+    """Once a second, at the first wait and at a later one."""
+    ojs.subscribe("q", "c")
+    for n in range(2):
+        waiter = Waiter(ojs)
+        parked(ojs)
+        ojs.db.rows("select queen.stream_append_v1(%s, 'q', %s, '{t}', %s,"
+                    " '{null}')", (TENANT, ["e%d" % n], [str(n)]))
+        got = waiter.end()
+        assert [m["payload"] for m in got["messages"]] == [n]
+        assert waiter.ended - waiter.began < 4
+        ojs.stream_ack("q", got["batch"]["id"])
 
 
 def test_as_long_as_five_seconds(ojs):
