@@ -302,6 +302,58 @@ def test_a_log_ticks_by_itself_every_500_events(log):
     assert log.ticks() == [1, 2, 3]
 
 
+def test_a_heavy_tick_stays(log):
+    """Made whatever is there; thinning takes those around it."""
+    log.subscribe("away", now=at(0))
+    log.table("update {}.stream_ticks set created_at = %s returning 1", at(0))
+    kept = []
+    for n in range(12):
+        log.append(n, now=at(n))
+        log.got(now=at(n))
+        if n % 4 == 3:
+            kept.append(log.value("select queen.stream_tick_v1(%s, true, 500,"
+                                  " %s)", log.id, at(n)))
+    assert None not in kept and len(log.ticks()) == 1 + 12 + 3
+    assert log.step(4, at(10**8)).events == 11
+    # the first is under who is away, the last is the newest
+    assert log.ticks() == [1] + sorted({*kept, log.cursor()[0]})
+    assert log.got("away") == list(range(12))
+
+
+@pytest.mark.allpg
+def test_what_comes_back_is_bounded_by_bytes(log):
+    """8 MiB in one transaction, or the one that is more."""
+    log.configure(max_retries=1)
+    size = 3 * 2**20
+    big = ["%d" % n + "x" * size for n in range(5)]
+    big[2] *= 3
+    log.append(*big, ids=[text[0] for text in big])
+
+    def give_back():
+        batch = log.receive()
+        assert [m.event_id for m in batch.messages] == list("01234")
+        for n in range(5):
+            assert log.nack(batch, "%d" % n, now=at(n)).verdict == OK
+        log.ack(batch)
+
+    def slices(move):
+        """(messages, MiB, whether there are more) of each."""
+        rows = [move(None)]
+        while rows[-1].more:
+            rows.append(move(rows[-1]))
+        return [(getattr(r, "events", None) or r.replayed, r.bytes >> 20,
+                 r.more) for r in rows]
+
+    # two, the large one, two
+    expected = [(2, 6, True), (1, 9, True), (2, 6, False)]
+    give_back()
+    assert slices(lambda last: log.step(1)) == expected
+    give_back()
+    assert slices(lambda last: log.call(
+        "stream_dead_replay_all_v1", 1000, last and last.after)) == expected
+    assert len(log.got()) == 5
+
+
 def test_ticks_before_the_floor_go(log):
     rotating(log)
     for turn in range(5):
