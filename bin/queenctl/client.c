@@ -313,6 +313,23 @@ unreachable(const struct ctl *ctl, CURLcode rc, struct err *e)
 		c->error[0] ? c->error : curl_easy_strerror(rc));
 }
 
+/* Busy is over in a moment; a queue that is full is so until it is read. */
+static bool
+is_busy(const struct client_reply *r)
+{
+	struct arena a = ARENA_ZERO;
+	struct err e = ERR_ZERO;
+	bool full;
+
+	if (r->status != 429)
+		return false;
+	full = doc_check(buf_span(&r->body), &e) == 0 &&
+	       strcmp(doc_str(buf_span(&r->body), "error.code", "", &a),
+		       "queue_full") == 0;
+	arena_fini(&a);
+	return !full;
+}
+
 int
 client_try(struct ctl *ctl, const struct client_req *q, struct client_reply *r,
 	struct err *e)
@@ -328,8 +345,7 @@ client_try(struct ctl *ctl, const struct client_req *q, struct client_reply *r,
 
 		if (caught)
 			return err_set(e, ERR_IO, "interrupted");
-		if (rc == CURLE_OK && r->status == 429 &&
-			q->kind != CLIENT_ONCE &&
+		if (rc == CURLE_OK && q->kind != CLIENT_ONCE && is_busy(r) &&
 			(q->kind == CLIENT_POP || busy++ < BUSY_TRIES)) {
 			int64_t s = ctl->client->retry_after_s;
 

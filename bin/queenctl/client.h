@@ -2,7 +2,8 @@
 /*
  * HTTP for a client that has nothing else to do: one blocking request at a
  * time over one kept connection.  Reads are repeated after network errors
- * and 5xx, 429 is honoured everywhere, nothing else is ever sent twice.
+ * and 5xx, 429 is honoured everywhere unless a queue is full, nothing else is
+ * ever sent twice.
  */
 #ifndef QUEENCTL_CLIENT_H
 #define QUEENCTL_CLIENT_H

@@ -66,6 +66,17 @@ def test_429_is_waited_out(stub):
     assert len(ctl.seen) == 1
 
 
+def test_a_full_queue_is_not_waited_for(stub):
+    ctl = stub(answer(429, {"error": {"code": "queue_full", "message": "Full."
+                                      }}, **{"Retry-After": "1"}))
+    url = ctl.env["QUEEN_SERVER"]
+    for args in (("job", "push", "t", "[]"), ("stream", "append", "q", "t",
+                                              "1")):
+        assert ctl.fails(SERVER, *args, QUEEN_OJS_URL=url) == \
+            "queenctl: Full. (HTTP 429)\n"
+    assert len(ctl.seen) == 2
+
+
 def test_answers_that_are_not_json(stub):
     ctl = stub((200, {}, "<html>"))
     assert "is not JSON" in ctl.fails(SERVER, "queue", "list")
