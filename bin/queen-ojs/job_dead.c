@@ -165,6 +165,8 @@ job_dead_list(struct hsrv_req *r)
 
 /* ---- one entry ---- */
 
+#define RESOURCE "dead_letter"
+
 static void
 shown(struct hsrv_req *r, const PGresult *res)
 {
@@ -189,7 +191,7 @@ deleted(struct hsrv_req *r, const PGresult *res)
 void
 job_dead_get(struct hsrv_req *r)
 {
-	const struct job_one how = { .found = shown };
+	const struct job_one how = { .resource = RESOURCE, .found = shown };
 
 	job_one_run(r, &get_stmt, &how);
 }
@@ -197,7 +199,9 @@ job_dead_get(struct hsrv_req *r)
 void
 job_dead_retry(struct hsrv_req *r)
 {
-	const struct job_one how = { .changes = true, .found = shown };
+	const struct job_one how = {
+		.resource = RESOURCE, .changes = true, .found = shown
+	};
 
 	job_one_run(r, &retry_stmt, &how);
 }
@@ -205,7 +209,7 @@ job_dead_retry(struct hsrv_req *r)
 void
 job_dead_delete(struct hsrv_req *r)
 {
-	const struct job_one how = { .found = deleted };
+	const struct job_one how = { .resource = RESOURCE, .found = deleted };
 
 	job_one_run(r, &delete_stmt, &how);
 }

@@ -22,15 +22,6 @@ job_unknown(struct hsrv_req *r, struct span id)
 }
 
 bool
-job_of_path(struct hsrv_req *r, struct qid *id)
-{
-	if (job_id_parse(hsrv_param(r, 0), id))
-		return true;
-	job_unknown(r, hsrv_param(r, 0));
-	return false;
-}
-
-bool
 job_depth_ok(struct span raw, int max)
 {
 	bool in_string = false;

@@ -12,8 +12,6 @@ enum { JOB_DEPTH_MAX = 32, JOB_WORKER_MAX = 255 };
 
 /* Lower-case UUIDv7 and nothing else. */
 bool job_id_parse(struct span s, struct qid *id);
-/* The id of the path; false after 404. */
-bool job_of_path(struct hsrv_req *r, struct qid *id);
 /* Is the JSON value, known to be one, nested no deeper than max? */
 bool job_depth_ok(struct span raw, int max);
 
@@ -63,6 +61,7 @@ void job_write_at(struct jwrite *w, const char *key, const PGresult *res,
 /* A call that takes tenant and id, and what it may be answered by. */
 struct job_one {
 	struct qid id;
+	const char *resource;	/* what a 404 names; NULL = job */
 	bool changes;		/* what its rows made available is told */
 	const char *expected;
 	void (*found)(struct hsrv_req *r, const PGresult *res);

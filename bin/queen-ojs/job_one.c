@@ -25,17 +25,25 @@ fill(struct hsrv_req *r, void *arg, struct pgargs *a)
 }
 
 static void
+missing(struct hsrv_req *r, const struct job_one *one)
+{
+	reply_missing(
+		r, one->resource ? one->resource : "job", hsrv_param(r, 0));
+}
+
+static void
 done(struct hsrv_req *r, void *arg, const PGresult *res)
 {
 	const struct job_one *one = arg;
+	int verdict = JOB_MISSING;
 
-	if (PQntuples(res) == 0) {
-		char name[QID_TEXT_MAX];
-
-		job_unknown(r, span_of(qid_text(&one->id, name)));
+	if (PQntuples(res) > 0)
+		verdict = pgbin_i16(res, 0, JOB_OUT_VERDICT);
+	if (verdict == JOB_MISSING) {
+		missing(r, one);
 		return;
 	}
-	if (pgbin_i16(res, 0, JOB_OUT_VERDICT) != JOB_OK) {
+	if (verdict != JOB_OK) {
 		job_refuse_to(r, res, 0, &one->id, one->expected);
 		return;
 	}
@@ -52,8 +60,10 @@ job_one_run(struct hsrv_req *r, const struct pgstmt *stmt,
 	struct call c = { .stmt = stmt, .lane = LANE_JOB };
 
 	*one = *how;
-	if (!job_of_path(r, &one->id))
+	if (!job_id_parse(hsrv_param(r, 0), &one->id)) {
+		missing(r, one);
 		return;
+	}
 	c.fill = fill;
 	c.done = done;
 	c.arg = one;

@@ -23,8 +23,8 @@ static const struct {
 	const char *code, *hint;
 	bool retryable;
 } codes[] = {
-	{ "invalid_payload", "Send one JSON object in UTF-8.", false },
-	{ "invalid_request", "Correct the request; see the details.", false },
+	{ "invalid_payload", "Correct the body; see the message.", false },
+	{ "invalid_request", "Correct the request; see the message.", false },
 	{ "not_found", "Check the name or id; it may have been removed.",
 		false },
 	{ "conflict", "Look at its present state, then decide.", false },
@@ -32,7 +32,7 @@ static const struct {
 	{ "envelope_too_large", "Store large data elsewhere, send a reference.",
 		false },
 	{ "batch_too_large", "Use the limit in the details.", false },
-	{ "unsupported", "This server speaks version 1.0.", false },
+	{ "unsupported", "Leave out what the message names.", false },
 	{ "permission_denied", "Use a token with the role that this needs.",
 		false },
 	{ "rate_limited", "Wait as long as Retry-After says.", true },

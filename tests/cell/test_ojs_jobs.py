@@ -273,9 +273,12 @@ def test_every_illegal_transition_is_a_conflict(ojs):
             assert details.get("expected_state") == expected.get(
                 verb, "active")
             assert ojs.job(job["id"]) == job, (state, verb)
-        if state == "discarded":  # not in the dead-letter set
-            ojs.refused("POST", "/dead-letter/%s/retry" % job["id"], None,
-                        404, "not_found")
+        # a job, but no dead letter
+        for method, end in ("POST", "/retry"), ("DELETE", ""), ("GET", ""):
+            error = ojs.refused(method, "/dead-letter/%s%s" % (
+                job["id"], end), None, 404, "not_found")
+            assert error["details"] == {"resource": "dead_letter",
+                                        "dead_letter": job["id"]}
     for ask in asks.values():
         error = ojs.refused(*ask(v7(99)), 404, "not_found")
         assert error["details"]["job"] == v7(99)
