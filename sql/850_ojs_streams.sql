@@ -448,9 +448,8 @@ begin
 	perform set_config('lock_timeout', '1s', true);
 	perform set_config('client_min_messages', 'warning', true);
 	perform pg_advisory_xact_lock(1869247281, queen.stream_key(p_queue_id));
-	if to_regnamespace(queen.stream_schema(p_queue_id)) is not null then
-		execute format('drop schema %I cascade', queen.stream_schema(p_queue_id));
-	end if;
+	-- a look before would not see what another did while the key was waited for
+	execute format('drop schema if exists %I cascade', queen.stream_schema(p_queue_id));
 	delete from queen.ojs_stream_work where queue_id = p_queue_id;
 	delete from queen.ojs_streams where queue_id = p_queue_id;
 end $$;

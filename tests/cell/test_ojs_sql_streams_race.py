@@ -430,6 +430,23 @@ def present(log):
 
 
 @pytest.mark.allpg
+def test_two_drop_a_log_at_once(db, log):
+    """Who comes second has dropped others, has seen the schema, and finds it
+    gone."""
+    drop = "select queue_id from queen.ojs_queue_drop_v1(%s, %s)"
+    one, two, out = log.beside(db, autocommit=False), log.beside(db), []
+    two.rows("select queen.stream_drop(0)")
+    two.append(1)
+    assert one.rows(drop, log.tenant, log.queue) == [(log.id,)]
+    with Workers() as w:
+        w.start(lambda: out.append(two.rows(drop, log.tenant, log.queue)))
+        blocked(log)
+        one.conn.commit()
+        w.join()
+    assert out == [[]]
+
+
+@pytest.mark.allpg
 def test_a_log_is_dropped_under_load(db, log):
     """Clean verdicts, no deadlock, nothing left; three times."""
     gone = {NO_QUEUE}
