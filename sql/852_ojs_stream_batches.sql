@@ -235,31 +235,37 @@ begin
 	return case when l_found then 0 else 1 end;
 end $$;
 
--- Under the subscription's lock: the batch this member holds, or one taken from
--- a member that was not heard of since p_dead_at, under a new id.
+-- Under the subscription's lock: the batch this member holds, else one of a
+-- member that was not heard of since p_dead_at; nulls = none.
 create or replace function queen.stream_held(p_queue_id bigint, p_subscription bigint,
-	p_member text, p_dead_at timestamptz, p_now timestamptz)
+	p_member text, p_dead_at timestamptz, out o_batch bigint, out o_member text,
+	out o_size bigint)
+language plpgsql volatile as $$
+begin
+	execute format('select b.batch_id, b.member, b.size from %1$I.stream_batches b
+		where b.subscription_id = $1 and b.acked_at is null
+			and (b.member = $2 or $2 <> '''' and b.active_at < $3)
+		order by b.member <> $2, b.start_tick limit 1', queen.stream_schema(p_queue_id))
+	into o_batch, o_member, o_size using p_subscription, p_member, p_dead_at;
+end $$;
+
+-- Gives a batch to a member: p_from's own stays what it is, another's gets a new
+-- id, which is returned.
+create or replace function queen.stream_give(p_queue_id bigint, p_batch bigint, p_from text,
+	p_member text, p_now timestamptz)
 returns bigint language plpgsql volatile as $$
 declare
-	l_s text := queen.stream_schema(p_queue_id); l_old bigint; l_id bigint;
+	l_s text := queen.stream_schema(p_queue_id); l_id bigint := p_batch;
 begin
-	execute format('update %1$I.stream_batches set active_at = $3 where subscription_id = $1
-		and member = $2 and acked_at is null returning batch_id', l_s)
-	into l_id using p_subscription, p_member, p_now;
-	if l_id is not null or p_member = '' or p_dead_at is null then
-		return l_id;
-	end if;
-	execute format('select b.batch_id from %1$I.stream_batches b where b.subscription_id = $1
-		and b.acked_at is null and b.active_at < $2 order by b.start_tick limit 1', l_s)
-	into l_old using p_subscription, p_dead_at;
-	if l_old is not null then
+	if p_from <> p_member then
 		l_id := nextval('queen.ojs_batch_ids');
 		execute format('with e as (update %1$I.stream_batch_events set batch_id = $2
-				where batch_id = $1),
-			n as (update %1$I.stream_nacks set batch_id = $2 where batch_id = $1)
-			update %1$I.stream_batches set batch_id = $2, member = $3, active_at = $4
-			where batch_id = $1', l_s) using l_old, l_id, p_member, p_now;
+				where batch_id = $1)
+			update %1$I.stream_nacks set batch_id = $2 where batch_id = $1', l_s)
+		using p_batch, l_id;
 	end if;
+	execute format('update %1$I.stream_batches set batch_id = $2, member = $3, active_at = $4
+		where batch_id = $1', l_s) using p_batch, l_id, p_member, p_now;
 	return l_id;
 end $$;
 
@@ -384,7 +390,7 @@ create or replace function queen.stream_take(p_queue_id bigint, p_consumer text,
 	out o_need bigint)
 language plpgsql volatile as $$
 declare
-	l_s text := queen.stream_schema(p_queue_id); l record; e queen.stream_end;
+	l_s text := queen.stream_schema(p_queue_id); l record; h record; e queen.stream_end;
 begin
 	execute format('select s.id, s.last_tick, s.next_tick from %1$I.stream_subscriptions s
 		where s.consumer = $1 for update', l_s) into l using p_consumer;
@@ -400,13 +406,18 @@ begin
 		return;
 	end if;
 	o_verdict := 0;
-	o_batch := queen.stream_held(p_queue_id, l.id, p_member, p_dead_at, p_now);
-	o_again := o_batch is not null;
+	h := queen.stream_held(p_queue_id, l.id, p_member, p_dead_at);
+	o_again := h.o_batch is not null;
 	if o_again then
-		execute format('select b.size from %1$I.stream_batches b where b.batch_id = $1', l_s)
-		into o_size using o_batch;
-		o_need := o_size;
-		o_verdict := case when o_size > p_max then 4 else 0 end;
+		o_size := h.o_size;
+		o_need := h.o_size;
+		-- nobody takes over, or holds on to, what it is refused
+		if h.o_size > p_max then
+			o_verdict := 4;
+		else
+			o_batch := queen.stream_give(p_queue_id, h.o_batch, h.o_member, p_member,
+				p_now);
+		end if;
 		return;
 	end if;
 	e := queen.stream_next(p_queue_id, l.id, l.next_tick, p_max, p_max_bytes, p_now);

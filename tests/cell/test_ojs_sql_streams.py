@@ -504,6 +504,20 @@ def test_a_silent_member_loses_its_batch(log):
     assert log.cursor() == (2, 2)
 
 
+def test_what_is_refused_changes_nothing(log):
+    """Neither whose batch it is nor that its member lives; in a transaction
+    that commits."""
+    log.append(1, 2)
+    held = log.receive(member="A", now=at(0))
+    kept = log.table("select * from {}.stream_batches")
+    for member in "A", "B":
+        head = log.receive(member=member, most=1, dead_ms=2000,
+                           now=at(8)).head
+        assert (head.verdict, head.size, head.need) == (TOO_LARGE, 2, 2)
+        assert log.table("select * from {}.stream_batches") == kept
+    assert log.ack(held).verdict == OK
+
+
 # What is shown
 
 def test_info_and_consumers_tell_the_truth(log):
