@@ -19,7 +19,8 @@
 -- Every function takes the log's advisory key first, shared, and looks into the
 -- catalogue in a new statement: who drops a queue or rotates its log holds the
 -- key exclusively.  Order of locks: log key, care key, subscription, tick key,
--- batch, its events, retries and dead letters, queen.ojs_stream_work.
+-- batch, its events, retries and dead letters, queen.ojs_streams,
+-- queen.ojs_stream_work.
 -- Keys are (class, queue id): 'ojs1' the log; 'ojs2' ticks are made in the
 -- order of their snapshots; 'ojs3' care: whoever points a cursor at a tick, or
 -- files a retry, holds it shared, and who removes ticks or sets the next due
@@ -450,6 +451,6 @@ begin
 	perform pg_advisory_xact_lock(1869247281, queen.stream_key(p_queue_id));
 	-- a look before would not see what another did while the key was waited for
 	execute format('drop schema if exists %I cascade', queen.stream_schema(p_queue_id));
-	delete from queen.ojs_stream_work where queue_id = p_queue_id;
 	delete from queen.ojs_streams where queue_id = p_queue_id;
+	delete from queen.ojs_stream_work where queue_id = p_queue_id;
 end $$;

@@ -446,6 +446,25 @@ def test_two_drop_a_log_at_once(db, log):
     assert out == [[]]
 
 
+def test_options_beside_a_drop(db, log):
+    """Both wait for a third; the rows are locked in one order."""
+    queue_id = log.id
+    one, two = log.beside(db), log.beside(db)
+    third = log.beside(db, autocommit=False)
+    third.rows("select from queen.ojs_streams for update")
+    with Workers() as w:
+        w.start(lambda: one.configure(max_retries=3))
+        blocked(log)
+        w.start(lambda: two.rows("select queen.stream_drop(%s)", queue_id))
+        wait_until(lambda: log.value(
+            "select count(*) from pg_stat_activity where wait_event_type ="
+            " 'Lock' and datname = current_database()") == 2)
+        third.conn.commit()
+        w.join()
+    assert log.rows("select from queen.ojs_streams union all"
+                    " select from queen.ojs_stream_work") == []
+
+
 @pytest.mark.allpg
 def test_a_log_is_dropped_under_load(db, log):
     """Clean verdicts, no deadlock, nothing left; three times."""
