@@ -101,10 +101,24 @@ begin
 		and q.deleted_at is null;
 end $$;
 
+-- Inside: keeps a queue from being dropped until the transaction ends.  40001 when it
+-- was dropped since it was found: to be called again, for a new one.
+create or replace function queen.ojs_queue_keep(p_queue bigint)
+returns void
+language plpgsql volatile as $$
+begin
+	perform from queen.ojs_queues q where q.id = p_queue and q.deleted_at is null
+	for no key update;
+	if not found then
+		raise exception 'queen.ojs_queue_keep: the queue was dropped'
+			using errcode = '40001';
+	end if;
+end $$;
+
 -- Makes the queue when it is missing, and sets what p_keys names to p_values
 -- (null = back to the default); the rest stays.  One row, as ojs_queue_get_v1.
--- Waits for another call of the same queue.  Keys: the columns from
--- visibility_timeout_ms on, without the _ms of the three retentions.
+-- Waits for another call of the same queue; 40001 when that dropped it.  Keys: the
+-- columns from visibility_timeout_ms on, without the _ms of the three retentions.
 create or replace function queen.ojs_queue_put_v1(p_tenant uuid, p_name text,
 	p_keys text[], p_values bigint[], p_now timestamptz default null)
 returns table (queue_id bigint, created boolean, created_at timestamptz,
@@ -126,6 +140,7 @@ begin
 			then coalesce((l_set->>'max_retries')::int, 5) end,
 		case when l_set ? 'retention'
 			then coalesce((l_set->>'retention')::bigint, 604800000) end, t);
+	perform queen.ojs_queue_keep(l_id);
 	if l_set - array['max_retries', 'retention'] <> '{}' then
 		update queen.ojs_queues q set
 			changed_at = greatest(t, q.changed_at),
@@ -157,7 +172,8 @@ begin
 end $$;
 
 -- Stops or starts the delivery of jobs; makes the queue when it is missing.
--- One row; who is paused already keeps the moment it was.  Locks the row.
+-- One row; who is paused already keeps the moment it was.  Locks the row; 40001 when
+-- it was dropped meanwhile.
 create or replace function queen.ojs_queue_pause_v1(p_tenant uuid, p_name text,
 	p_paused boolean, p_now timestamptz default null)
 returns table (queue_id bigint, paused_at timestamptz)
@@ -169,6 +185,7 @@ declare
 begin
 	select e.queue_id into l_id
 	from queen.ojs_queue_ensure(p_tenant, array[p_name], t) e;
+	perform queen.ojs_queue_keep(l_id);
 	update queen.ojs_queues q set changed_at = greatest(t, q.changed_at),
 		paused_at = case when p_paused then t end
 	where q.id = l_id and (q.paused_at is not null) <> p_paused;

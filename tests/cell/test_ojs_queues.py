@@ -483,6 +483,28 @@ def test_drop_under_load(new_ojs, db):
                     " where datname = current_database()") == before
 
 
+@pytest.mark.parametrize("path", ["", "/q/config", "/q/pause", "/q/resume"])
+def test_what_a_drop_overtakes_makes_a_new_one(ojs, db, path):
+    ojs.ask("POST", "/queues", {"name": "q"}, 201)
+    conn = db.connect(autocommit=False)
+    rows(conn, "select queen.ojs_queue_drop_v1(%s, 'q')", (TENANT,))
+    got = []
+    thread = threading.Thread(target=lambda: got.append(ojs.post(
+        "/ojs/v1/queues" + path, {"max_jobs": 7} if path == "/q/config" else
+        {} if path else {"name": "q"})))
+    thread.start()
+    wait_until(lambda: db.value(
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+        " and datname = current_database()") == 1, every_s=0.005)
+    conn.commit()
+    conn.close()
+    thread.join()
+    assert got[0].status == (200 if path else 201), got
+    assert db.rows("select id, max_jobs, paused_at is not null from"
+                   " queen.ojs_queues where deleted_at is null") == [
+        (2, 7 if path == "/q/config" else None, path == "/q/pause")]
+
+
 @pytest.mark.allpg
 def test_a_put_in_flight_is_not_forgotten(db):
     """Who put a job while the queue was dropped holds the purge off; then the
