@@ -375,7 +375,8 @@ begin
 	end if;
 end $$;
 
--- Inside: the first spec that another job keeps from its id, with that job.
+-- Inside: the first spec that another job keeps from its id, with that job.  40001 when
+-- that was deleted meanwhile: to be called again.
 create or replace function queen.jobs_taken(p_tenant uuid, p_specs queen.job_spec[],
 	p_first int)
 returns setof queen.job_out
@@ -393,6 +394,10 @@ begin
 		where x.tenant = p_tenant and x.id = s.id
 			and x.xmin <> pg_current_xact_id()::xid)
 	order by s.ord limit 1;
+	if l_at is null then
+		raise exception 'queen.jobs_taken: the job is gone'
+			using errcode = '40001';
+	end if;
 	select x.* into j from queen.jobs x where x.tenant = p_tenant and x.id = l_id;
 	j.id := l_id;
 	return query select f.*
@@ -443,6 +448,17 @@ begin
 	end if;
 end $$;
 
+-- Inside: locks the unique keys of specs, in one order for all: once in a transaction.
+create or replace function queen.jobs_lock_keys(p_tenant uuid, p_specs queen.job_spec[])
+returns void
+language plpgsql volatile as $$
+begin
+	perform pg_advisory_xact_lock(k.lock)
+	from (select distinct hashtextextended(p_tenant::text
+			|| (u.uniq::jsonb ->> 'key'), 66341) as lock
+		from unnest(p_specs) u where u.uniq is not null order by 1) k;
+end $$;
+
 -- Inside: puts jobs, all or none: a row per element in order (verdict 0, or 5: the
 -- job it would have repeated), or a last row of verdict 3 (id used), 4 (unique) or
 -- 6 (quota): the caller has to roll back.  p_held: state 8, for a workflow.
@@ -478,10 +494,7 @@ begin
 		end if;
 		return;
 	end if;
-	perform pg_advisory_xact_lock(k.lock)
-	from (select distinct hashtextextended(p_tenant::text
-			|| (u.uniq::jsonb ->> 'key'), 66341) as lock
-		from unnest(p_specs) u where u.uniq is not null order by 1) k;
+	perform queen.jobs_lock_keys(p_tenant, p_specs);
 	for i in 1..n loop
 		if p_specs[i].uniq is not null then
 			select f.* into o from queen.jobs_put_unique(p_tenant, p_specs[i],

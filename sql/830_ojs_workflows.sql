@@ -214,8 +214,9 @@ begin
 		p_pending, p_expires, p_timeout_ms, p_lease_ms, p_policy, p_uniq,
 		p_rate) s;
 	l_now := case when p_kind = 'chain' then 1 else l_total end;
-	-- all queues at once: a lock per queue, in one order
+	-- all at once, each in one order: the jobs are put in two calls
 	perform queen.ojs_queue_ensure(p_tenant, p_queue, t);
+	perform queen.jobs_lock_keys(p_tenant, l_specs);
 	insert into queen.ojs_workflows (tenant, id, kind, name, total, created_at)
 	values (p_tenant, p_workflow, p_kind, p_name, l_total, t);
 	insert into queen.ojs_workflow_jobs (tenant, workflow_id, idx, role, job_id, pending)

@@ -2,6 +2,7 @@
 """810 and 815: what becomes of a job, by whom and when."""
 import uuid
 
+import psycopg2.errors
 import pytest
 
 from ojsjobkit import Jobs, jobs, policy, seconds, spec  # noqa: F401
@@ -365,6 +366,15 @@ def test_one_push_of_many(jobs):
     row = jobs.push(spec(due=3), now=5)[0]
     assert (row.state, seconds(row.enqueued_at)) == ("available", 5)
     assert jobs.push(spec(due=9, pending=True), now=5)[0].state == "pending"
+
+
+def test_who_had_the_id_is_gone(jobs):
+    """Deleted after it was in the way: the push is to be sent again."""
+    with pytest.raises(psycopg2.errors.SerializationFailure):
+        jobs.rows("select queen.jobs_taken(%s, array[row(%s, 't', 'q', '', 0,"
+                  " 3, null, false, null, null, null, null, null,"
+                  " null)::queen.job_spec], 1)", jobs.tenant,
+                  str(uuid.uuid4()))
 
 
 def test_what_ends_tells_its_workflow(jobs):

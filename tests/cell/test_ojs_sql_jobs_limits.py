@@ -151,6 +151,20 @@ def test_what_a_workflow_holds_keeps_its_key(jobs, on):
                      first.workflow_id) == [(6, 2)]
 
 
+def test_workflows_take_their_keys_in_one_order(jobs, connect, db):
+    """Or each pair that meets is a deadlock."""
+    others = [Jobs(connect(db)) for _ in range(2)]
+
+    def make(i):
+        for n in range(40):
+            rows = others[i].workflow("chain", ["step"] * 2, *[
+                spec("w%d" % i, unique=unique("%d.%d" % (n, k ^ i)))
+                for k in range(2)])
+            assert rows[-1].verdict in ("ok", "unique")
+
+    together(2, make)
+
+
 @pytest.mark.allpg
 def test_a_job_of_a_dropped_queue_keeps_no_key(jobs):
     for n, on in enumerate(["reject", "ignore", "replace"]):
