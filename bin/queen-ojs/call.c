@@ -15,7 +15,7 @@
 #include "pgpool.h"
 #include "reply.h"
 
-enum { TRIES_MAX = 3, LOG_EVERY_MS = 5000 };
+enum { TRIES_MAX = 4, LOG_EVERY_MS = 5000 };
 
 struct flight {
 	struct call call;
