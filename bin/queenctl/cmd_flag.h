@@ -16,6 +16,10 @@
 #define END { .name = NULL }
 #define YES SWITCH("yes", 'y', "do it; without, it is refused")
 #define DRY SWITCH("dry-run", 0, "tell what would be done")
+#define DIR FLAG("dir", 0, CMD_STR, NULL, "DIR", "folder of the cell")
+#define CONNINFO \
+	FLAG("conninfo", 0, CMD_STR, NULL, "TEXT", \
+	  "libpq connection string; else QUEEN_PG_CONNINFO, PG_*, the cell")
 
 /* clang-format on */
 

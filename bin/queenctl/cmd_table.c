@@ -19,10 +19,6 @@
 	SENT("offset", 0, CMD_INT, "0", "N", "rows to skip", q2)
 #define MODES "all new new-only"
 #define TIMES "now beginning"
-#define DIR FLAG("dir", 0, CMD_STR, NULL, "DIR", "folder of the cell")
-#define CONNINFO \
-	FLAG("conninfo", 0, CMD_STR, NULL, "TEXT", \
-	  "libpq connection string; else QUEEN_PG_CONNINFO, PG_*, the cell")
 
 const struct cmd_flag cmd_globals[] = {
 	FLAG("context", 0, CMD_STR, NULL, "NAME",

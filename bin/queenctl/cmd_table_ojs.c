@@ -122,6 +122,16 @@ static const struct cmd_flag document_flags[] = {
 	  "nacks of an event before the dead letter", "max_retries"), \
 	SENT("retention", 0, CMD_DURATION, NULL, "TIME", \
 	  "how long events are kept at least", "retention_ms")
+static const struct cmd_flag queue_backup_flags[] = {
+	CONNINFO, DIR,
+	FLAG("out", 0, CMD_STR, NULL, "FILE", "write there; else to stdout"),
+	END
+};
+static const struct cmd_flag queue_restore_flags[] = {
+	CONNINFO, DIR,
+	FLAG("as", 0, CMD_STR, NULL, "NAME", "name of the queue, else its own"),
+	END
+};
 static const struct cmd_flag queue_config_flags[] = { QUEUE_OPTIONS, END };
 
 /* ---- stream ---- */
@@ -242,6 +252,11 @@ const struct cmd_phrase cmd_table_ojs[] = {
 	  NULL, Q "/resume", "give out jobs again" },
 	{ "job", "queue-drop", "queue-delete queue-rm", "<queue>", yes_flags,
 	  cmd_ojs_queue_drop, NULL, Q, "drop a queue, its jobs and stream" },
+	{ "job", "queue-backup", NULL, "<queue>", queue_backup_flags,
+	  cmd_ojs_queue_backup, NULL, NULL,
+	  "write a queue, its jobs and stream as lines" },
+	{ "job", "queue-restore", NULL, "[file]", queue_restore_flags,
+	  cmd_ojs_queue_restore, NULL, NULL, "make a queue of its backup" },
 
 	{ "stream", "append", "push", "<queue> [type] [payload]", append_flags,
 	  cmd_stream_append, &cmd_view_appended, NULL,

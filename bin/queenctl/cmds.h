@@ -131,6 +131,10 @@ int cmd_ojs_queue_pause(struct ctl *c, const struct cmd_call *a);
 int cmd_ojs_queue_resume(struct ctl *c, const struct cmd_call *a);
 int cmd_ojs_queue_drop(struct ctl *c, const struct cmd_call *a);
 
+/* cmd_backup.c, cmd_restore.c */
+int cmd_ojs_queue_backup(struct ctl *c, const struct cmd_call *a);
+int cmd_ojs_queue_restore(struct ctl *c, const struct cmd_call *a);
+
 /* cmd_stream.c */
 int cmd_stream_append(struct ctl *c, const struct cmd_call *a);
 int cmd_stream_subscribe(struct ctl *c, const struct cmd_call *a);

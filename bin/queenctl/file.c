@@ -118,7 +118,7 @@ file_replace(const char *path, struct span content, struct err *e)
 int
 file_lines_open(struct file_lines *l, const char *path, struct err *e)
 {
-	*l = (struct file_lines){ .f = NULL };
+	*l = (struct file_lines){ .max = FILE_LINE_MAX };
 	if (strcmp(path, "-") == 0)
 		l->f = stdin;
 	else
@@ -153,13 +153,13 @@ read_line(struct file_lines *l, size_t *len, struct err *e)
 			l->cap = cap;
 		}
 		l->line[(*len)++] = (char)c;
-		if (*len > FILE_LINE_MAX)
+		if (*len > l->max)
 			break;
 	}
 	funlockfile(l->f);
-	if (*len > FILE_LINE_MAX)
-		return err_set(e, ERR_INPUT, "line %zu is longer than %d bytes",
-			l->number + 1, FILE_LINE_MAX);
+	if (*len > l->max)
+		return err_set(e, ERR_INPUT, "line %zu is longer than %zu bytes",
+			l->number + 1, l->max);
 	if (c == EOF && ferror(l->f))
 		return err_set(e, ERR_INPUT, "cannot read line %zu: %s",
 			l->number + 1, strerror(errno));

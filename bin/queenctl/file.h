@@ -33,12 +33,13 @@ struct file_lines {
 	FILE *f;
 	char *line;
 	size_t cap, number;	/* number of the line read last, from 1 */
+	size_t max;		/* bytes of a line; FILE_LINE_MAX once open */
 };
 int file_lines_open(struct file_lines *l, const char *path, struct err *e)
 	__attribute__((warn_unused_result));
 /*
  * 1 with the next line that is not blank, without its end; 0 at the end;
- * -1 with ERR_INPUT when it is longer than FILE_LINE_MAX.
+ * -1 with ERR_INPUT when it is longer than max.
  */
 int file_lines_next(struct file_lines *l, struct span *line, struct err *e)
 	__attribute__((warn_unused_result));
