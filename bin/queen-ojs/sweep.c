@@ -171,8 +171,8 @@ on_step(void *arg, const PGresult *res, const struct err *e)
 		if (pgbin_i32(res, 0, 1))
 			waits_tell(s->x->waits, WAIT_EVENTS, queue_id);
 		if (pgbin_i64(res, 0, 3))
-			ticks_grew(s->x->ticks, queue_id,
-				pgbin_i64(res, 0, 3), false);
+			ticks_grew(s->x->ticks, queue_id, pgbin_i64(res, 0, 3),
+				false);
 		if (!pgbin_null(res, 0, 2))
 			log_line(LOG_INFO, "stream", "due work",
 				"queue=%lld %.*s", (long long)queue_id,
