@@ -468,6 +468,8 @@ create or replace function queen.jobs_put(p_tenant uuid, p_specs queen.job_spec[
 returns setof queen.job_out
 language plpgsql volatile as $$
 declare
+	-- first, for jobs_events_v1
+	l_xid xid8 := pg_current_xact_id();
 	t timestamptz := coalesce(p_now, clock_timestamp());
 	n int := cardinality(p_specs); l_queue bigint[]; l_at int; l_made queen.jobs[];
 	j queen.jobs; o queen.job_out;

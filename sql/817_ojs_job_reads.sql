@@ -2,7 +2,8 @@
 -- Jobs of queen-ojs, read: one, dead letters, events, which queues have something.
 --
 -- jobs_get_v1, jobs_dead_v1, jobs_dead_count_v1, jobs_dead_get_v1, jobs_dead_retry_v1,
--- jobs_dead_delete_v1, jobs_events_v1, jobs_ready_v1; for tests: jobs_reset_v1.
+-- jobs_dead_delete_v1, jobs_events_v1, jobs_ready_v1; inside: job_failed_attempt;
+-- for tests: jobs_reset_v1.
 
 -- One job in the state it is in, swept or not: verdict 0, or 1.  No locks.
 create or replace function queen.jobs_get_v1(p_tenant uuid, p_id uuid,
@@ -108,8 +109,8 @@ begin
 	from queen.job_show((not l_there)::int, 1, j, null) f;
 end $$;
 
--- Back to available, as if it had never run, but for the history of its errors; it does
--- not expire any more, and its workflow, which was told, is not its any more.  One row:
+-- Back to available, as if it had never run, but for the history of its errors, of which
+-- events tell no more; it does not expire any more, and its workflow, which was told, is not its any more.  One row:
 -- verdict 0, or 1 = not in the set.
 create or replace function queen.jobs_dead_retry_v1(p_tenant uuid, p_id uuid,
 	p_now timestamptz default null)
@@ -121,7 +122,7 @@ declare
 begin
 	update queen.jobs x set state = 0, attempt = 0, enqueued_at = t,
 		started_at = null, ended_at = null, due_at = null, expires_at = null,
-		retry_delay_ms = null, worker = null, ran = false, dead = false,
+		failed_at = null, retry_delay_ms = null, worker = null, ran = false, dead = false,
 		has_error = false, workflow_id = null
 	where x.tenant = p_tenant and x.id = p_id and x.state + 0 = 7 and x.dead
 		and (select q.deleted_at is null from queen.ojs_queues q
@@ -152,10 +153,19 @@ begin
 	from queen.job_show((not l_there)::int, 1, j, null) f;
 end $$;
 
+-- Inside: which attempt made the newest error; that of the job may be a later one.
+create or replace function queen.job_failed_attempt(j queen.jobs)
+returns int
+language sql immutable as $$
+	select substring(right(j.errors[cardinality(j.errors)], 80)
+		from '"attempt":([0-9]+),"occurred_at":"[^"]*"}$')::int
+$$;
+
 -- What happened to jobs, oldest first, behind (p_after_at, p_after_key) = (at, key) of
 -- the last one seen; read off their rows, so what a later attempt wrote over is
--- gone.  Null lists = all.  Nothing younger than 100 ms: another call may still
--- commit something older.  No locks.
+-- gone.  Null lists = all.  Nothing younger than 100 ms, or than the oldest transaction
+-- that writes: it may still commit something older; who stamps rows behind a wait draws
+-- its transaction id first.  No locks.
 create or replace function queen.jobs_events_v1(p_tenant uuid, p_after_at timestamptz,
 	p_after_key text, p_types text[], p_queues text[], p_job_types text[], p_limit int,
 	p_now timestamptz default null)
@@ -164,7 +174,9 @@ returns table (at timestamptz, key text, event text, id uuid, type text, queue t
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
-	l_til timestamptz := coalesce(p_now, clock_timestamp()) - interval '100 ms';
+	l_til timestamptz := coalesce(p_now - interval '100 ms',
+		(select s.safe_time from queen.safe_time_v1(100, 5000) s),
+		clock_timestamp() - interval '5 s');
 	l_at timestamptz := coalesce(p_after_at, '-infinity');
 	l_key text := coalesce(p_after_key, '');
 	l_id uuid := coalesce(substring(l_key from
@@ -228,13 +240,16 @@ begin
 					where q.id = j.queue_id)
 			order by j.ended_at, j.id limit p_limit + 1) x
 		where l_want[5] or l_want[6] or l_want[7])
-	select e.at, w.key, e.event, (e.j).id, (e.j).type, q.name::text, (e.j).attempt,
-		case when e.kind in (3, 4, 5, 7) and e.at >= (e.j).started_at then
+	select e.at, w.key, e.event, (e.j).id, (e.j).type, q.name::text, a.n,
+		case when e.kind in (3, 4, 5, 7) and e.at >= (e.j).started_at
+				and a.n = (e.j).attempt then
 			(extract(epoch from e.at - (e.j).started_at) * 1000)::bigint end,
 		case when e.kind in (3, 4) or e.kind = 7 and (e.j).has_error
 			then (e.j).errors[cardinality((e.j).errors)] end
 	from e
 	cross join lateral (select ((e.j).id::text || e.kind) collate "C") w(key)
+	cross join lateral (select case when e.kind in (3, 4)
+		then queen.job_failed_attempt(e.j) else (e.j).attempt end) a(n)
 	join queen.ojs_queues q on q.id = (e.j).queue_id
 	where (e.at, w.key) > (l_at, l_key collate "C")
 	order by e.at, w.key limit p_limit;

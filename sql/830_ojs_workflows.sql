@@ -197,6 +197,7 @@ create or replace function queen.workflow_create_v1(p_tenant uuid, p_workflow uu
 returns setof queen.job_out
 language plpgsql volatile as $$
 declare
+	l_xid xid8 := pg_current_xact_id();	-- first, for jobs_events_v1
 	t timestamptz := coalesce(p_now, clock_timestamp());
 	l_specs queen.job_spec[]; l_out queen.job_out[] := '{}'; l_now int; o queen.job_out;
 	l_total int := cardinality(array_positions(p_role, 'step'))
@@ -373,6 +374,7 @@ returns table (id uuid, kind text, name text, state smallint, total int, complet
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
+	l_xid xid8 := pg_current_xact_id();	-- first, for jobs_events_v1
 	t timestamptz := coalesce(p_now, clock_timestamp());
 	l_ids uuid[]; l_verdict smallint := 2;
 begin

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """815 and 817: dead letters, events, what is ready, what is kept, and nothing."""
+import threading
+
 import pytest
 
-from ojsjobkit import Jobs, jobs, policy, seconds, spec  # noqa: F401
-from queenlib import OTHER_TENANT
+from ojsjobkit import Jobs, jobs, policy, seconds, spec, unique  # noqa: F401
+from queenlib import OTHER_TENANT, wait_until
 from sqlkit import at
 
 pytestmark = pytest.mark.allpg
@@ -125,6 +127,53 @@ def test_events_in_order(jobs):
     assert got == sorted(many)
     odd = after._replace(key="\u00e9'--" * 20, at=at(13))
     assert len(jobs.events(odd, now=40)) == 50
+
+
+def test_events_of_an_attempt_stay_those_of_it(jobs):
+    def of(*names):
+        return [(r.event[4:], seconds(r.at), r.attempt)
+                for r in jobs.events(types=["job." + n for n in names],
+                                     now=99)]
+
+    jobs.put(max_attempts=2, policy=policy(dead=True), now=1)
+    (id,) = jobs.ids(now=2)
+    jobs.nack(id, now=3)
+    first = [("failed", 3, 1), ("retrying", 3, 1)]
+    assert of("failed", "retrying") == first
+    assert jobs.ids(now=5) == [id]
+    assert of("failed", "retrying") == first
+    jobs.nack(id, now=6)
+    last = [("failed", 6, 2)]
+    assert of("failed", "retrying") == last
+    # an operator's retry makes what led to it undone
+    jobs.call("jobs_dead_retry_v1", id, now=7)
+    assert of("failed", "retrying", "discarded") == []
+
+
+def test_events_wait_for_what_may_commit_before_them(jobs, connect, db):
+    """A push that is held up is behind no cursor when it comes."""
+    slow = Jobs(connect(db))
+    slow.rows("begin")
+    first = slow.put("a")
+    # without a row yet: it waits for the key
+    holder = Jobs(connect(db))
+    holder.rows("begin")
+    holder.put("b", unique=unique("k"))
+    waiter = threading.Thread(target=lambda: slow.put(
+        "b", unique=unique("k", "replace")))
+    waiter.start()
+    wait_until(lambda: db.value("select count(*) from pg_stat_activity where"
+                                " wait_event_type = 'Lock'") == 1)
+    jobs.put("c")
+    wait_until(lambda: db.value(
+        "select created_at < clock_timestamp() - interval '100 ms'"
+        " from queen.jobs"))
+    assert jobs.events() == []
+    holder.rows("commit")
+    waiter.join()
+    slow.rows("commit")
+    wait_until(lambda: len(jobs.events(types=["job.enqueued"])) == 4)
+    assert jobs.events()[0].id == first
 
 
 def test_which_queues_have_something(jobs):
