@@ -134,8 +134,12 @@ create index if not exists jobs_dead on queen.jobs (queue_id, ended_at, seq)
 	where state = 7 and dead;
 create index if not exists jobs_dead_all on queen.jobs (tenant, ended_at, seq)
 	where state = 7 and dead;
-create index if not exists jobs_unique on queen.jobs (tenant, unique_key)
-	where unique_key is not null;
+-- unique keys: of what has not ended, and per state of what has
+create index if not exists jobs_unique_live on queen.jobs (tenant, unique_key, seq)
+	where unique_key is not null and state in (0, 1, 2, 3, 4, 8);
+create index if not exists jobs_unique_ended
+	on queen.jobs (tenant, unique_key, state, created_at, seq)
+	where unique_key is not null and state in (5, 6, 7);
 create index if not exists jobs_workflow on queen.jobs (workflow_id)
 	where workflow_id is not null;
 -- events, oldest first
@@ -324,6 +328,25 @@ language sql immutable as $$
 	select sha256(convert_to(normalize(p_canonical, NFC), 'UTF8'))
 $$;
 
+-- Inside: the newest of the ended jobs that a unique one is in conflict with: one of
+-- each state is looked at, how many ever had the key does not matter.
+create or replace function queen.jobs_unique_ended(p_tenant uuid, p_key bytea,
+	p_policy jsonb, p_since timestamptz)
+returns queen.jobs
+language plpgsql volatile as $$
+begin
+	return (select x.j from unnest('{5,6,7}'::smallint[]) w(state)
+	cross join lateral (select j from queen.jobs j
+		where j.tenant = p_tenant and j.unique_key = p_key
+			and j.state = w.state and j.state in (5, 6, 7)
+			and j.created_at > p_since
+			and (select q.deleted_at is null from queen.ojs_queues q
+				where q.id = j.queue_id)
+		order by j.created_at desc, j.seq desc limit 1) x
+	where (p_policy -> 'states') @> to_jsonb(w.state)
+	order by (x.j).seq desc limit 1);
+end $$;
+
 -- Inside: the job a unique one is in conflict with, a live one first; a held one is
 -- as one that is pending, a job of a dropped queue is none.  The caller holds the key's
 -- lock.
@@ -331,17 +354,29 @@ create or replace function queen.jobs_unique(p_tenant uuid, p_key bytea, p_polic
 	t timestamptz)
 returns queen.jobs
 language plpgsql volatile as $$
+declare
+	l_ms float8 := (p_policy ->> 'period_ms')::float8;
+	-- beyond a thousand years there is nothing
+	l_since timestamptz := coalesce(t - least(l_ms, 31557600000000)
+		* interval '1 ms', '-infinity');
+	j queen.jobs; l_ended queen.jobs;
 begin
-	return (select j from queen.jobs j
-	cross join lateral queen.job_state(j.state, j.due_at, j.expires_at, t) s(state)
-	where j.tenant = p_tenant and j.unique_key = p_key
+	select x.* into j from queen.jobs x
+	cross join lateral queen.job_state(x.state, x.due_at, x.expires_at, t) s(state)
+	where x.tenant = p_tenant and x.unique_key = p_key
+		and x.state in (0, 1, 2, 3, 4, 8) and x.created_at > l_since
 		and (select q.deleted_at is null from queen.ojs_queues q
-			where q.id = j.queue_id)
+			where q.id = x.queue_id)
 		and (p_policy -> 'states') @> to_jsonb(case s.state when 8 then 4
 			else s.state end)
-		and (p_policy ->> 'period_ms' is null or j.created_at
-			+ (p_policy ->> 'period_ms')::float8 * interval '1 ms' > t)
-	order by s.state in (5, 6, 7), j.seq desc limit 1);
+	order by s.state = 7, x.seq desc limit 1;
+	if j.id is null or queen.job_state(j.state, j.due_at, j.expires_at, t) = 7 then
+		l_ended := queen.jobs_unique_ended(p_tenant, p_key, p_policy, l_since);
+		if j.id is null or l_ended.seq > j.seq then
+			return l_ended;
+		end if;
+	end if;
+	return j;
 end $$;
 
 -- Inside: the queue of each spec, made when missing, and the first spec whose

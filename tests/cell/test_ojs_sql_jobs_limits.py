@@ -120,6 +120,47 @@ def test_unique_within_a_batch_and_between_sessions(jobs, connect, db):
     assert len({r.id for r in rows}) == 5
 
 
+def entries(jobs):
+    """Of the indexes of jobs, as many as were read so far."""
+    jobs.rows("select pg_stat_force_next_flush()")
+    return jobs.value("select sum(idx_tup_read)::bigint from"
+                      " pg_stat_user_indexes where relid ="
+                      " 'queen.jobs'::regclass")
+
+
+def test_those_that_ended_do_not_make_a_unique_push_dear(jobs):
+    """With plans that were made before there were any."""
+    def push(**kw):
+        before = entries(jobs)
+        row = jobs.push(spec(unique=unique("k", **kw)), now=50)[0]
+        return row, entries(jobs) - before
+
+    ended = {"states": range(8)}
+    for _ in range(2):
+        jobs.push(spec(unique=unique("k", "replace", **ended)), now=1)
+    jobs.rows("delete from queen.jobs")
+    queue = jobs.queue_id()
+    jobs.rows("insert into queen.jobs (tenant, id, queue_id, created_at,"
+              " ended_at, max_attempts, state, rank, type, doc, unique_key)"
+              " select %s, gen_random_uuid(), %s, %s::timestamptz + i *"
+              " interval '1 ms', %s, 1, 5 + (i = 2000)::int, 0, 't', '',"
+              " queen.job_unique_key('k') from generate_series(1, 5000) i",
+              jobs.tenant, queue, at(10), at(40))
+    for kw in {"states": [7]}, {"states": [6], "period_ms": 37999}:
+        row, n = push(on="reject", **kw)
+        assert row.verdict == "ok" and n <= 20
+        jobs.rows("delete from queen.jobs where id = %s", row.id)
+    for kw, want in (({"states": [6], "period_ms": 38001}, 12),
+                     (ended, 15), ({"states": [5, 6]}, 15)):
+        row, n = push(on="reject", **kw)
+        assert (row.verdict, seconds(row.created_at)) == ("unique", want)
+        assert n <= 20
+    row, n = push()
+    assert row.verdict == "ok" and n <= 20
+    again, n = push(**ended)
+    assert (again.verdict, again.id) == ("unique", row.id) and n <= 20
+
+
 @pytest.mark.allpg
 @pytest.mark.parametrize("on", ["reject", "ignore", "replace",
                                 "replace_except_schedule"])
