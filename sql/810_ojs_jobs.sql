@@ -648,9 +648,10 @@ begin
 			where r.queue_id = p_queue and r.key = p_key
 				and w.at > t - (p_rate ->> 'period_ms')::float8
 					* interval '1 ms'),
-		(p_rate ->> 'concurrency')::bigint - (select count(*)
-			from queen.jobs j where j.queue_id = p_queue and j.state = 1
-				and j.rate_key = p_key)));
+		case when p_rate ->> 'concurrency' is not null then
+			(p_rate ->> 'concurrency')::bigint - (select count(*)
+				from queen.jobs j where j.queue_id = p_queue
+					and j.state = 1 and j.rate_key = p_key) end));
 end $$;
 
 -- Inside: enters a claim of n jobs under a limit; entries closer than a hundredth of
@@ -674,9 +675,33 @@ begin
 	where r.queue_id = p_queue and r.key = p_key;
 end $$;
 
--- Inside: available jobs of one limited key as far as its limit goes, locked; its
--- limit is that of the first of them.  Nothing when others are claiming under it.
-create or replace function queen.jobs_claim_key(p_queue bigint, p_key text, p_count int,
+-- Inside: locks the row of a limit, made when missing; false: another claims under it
+-- now.  Who makes a row has a lock that others only try: to insert it would wait.
+create or replace function queen.job_rate_lock(p_queue bigint, p_key text, t timestamptz)
+returns boolean
+language plpgsql volatile as $$
+begin
+	perform from queen.ojs_rates r where r.queue_id = p_queue and r.key = p_key
+	for update skip locked;
+	if found then
+		return true;
+	end if;
+	if exists (select from queen.ojs_rates r
+			where r.queue_id = p_queue and r.key = p_key)
+		or not pg_try_advisory_xact_lock(hashtextextended(p_key, p_queue)) then
+		return false;
+	end if;
+	insert into queen.ojs_rates (queue_id, key, until) values (p_queue, p_key, t)
+	on conflict do nothing;
+	perform from queen.ojs_rates r where r.queue_id = p_queue and r.key = p_key
+	for update skip locked;
+	return found;
+end $$;
+
+-- Inside: of these available jobs of one limited key, as far as its limit goes, those
+-- it could lock; the limit is that of the first job there is.  Nothing when others are
+-- claiming under it.
+create or replace function queen.jobs_claim_key(p_queue bigint, p_key text, p_rows tid[],
 	t timestamptz)
 returns setof tid
 language plpgsql volatile as $$
@@ -687,63 +712,108 @@ begin
 	where j.queue_id = p_queue and j.state = 0 and j.rate_key is not null
 		and j.rate_key = p_key
 	order by j.rank, j.enqueued_at, j.seq limit 1;
-	if l_rate is null then
-		return;
-	end if;
-	insert into queen.ojs_rates (queue_id, key, until) values (p_queue, p_key, t)
-	on conflict do nothing;
-	perform from queen.ojs_rates r where r.queue_id = p_queue and r.key = p_key
-	for update skip locked;
-	if not found then
+	if l_rate is null or not queen.job_rate_lock(p_queue, p_key, t) then
 		return;
 	end if;
 	-- with the lock, in a new statement
-	l_n := least(p_count, queen.job_allowed(p_queue, p_key, l_rate, t));
+	l_n := least(cardinality(p_rows), queen.job_allowed(p_queue, p_key, l_rate, t));
 	return query
 	select j.ctid from queen.jobs j
-	where j.queue_id = p_queue and j.state = 0 and j.rate_key is not null
+	where j.ctid = any (p_rows) and j.queue_id = p_queue and j.state + 0 = 0
 		and j.rate_key = p_key and (j.expires_at is null or j.expires_at > t)
 	order by j.rank, j.enqueued_at, j.seq limit greatest(l_n, 0)
 	for update skip locked;
 end $$;
 
--- Inside: keys of limited jobs of a queue that have some left, as far as can be told
--- without the lock.  Looks at 64 at most, from anywhere among them on: keys are hashes.
+-- Inside: keys of limited jobs of a queue that have some left, and how many (null = any
+-- number), as far as can be told without the lock.  Looks at 64 at most, from anywhere
+-- among them on: keys are hashes.
 create or replace function queen.jobs_limited_keys(p_queue bigint, t timestamptz)
-returns setof text
+returns table (key text, allowed bigint)
 language plpgsql volatile as $$
 declare
 	l_from text := md5(random()::text); l_wrapped boolean := false;
-	l_key text := l_from; l_rate jsonb;
+	l_rate jsonb;
 begin
+	key := l_from;
 	for i in 1..64 loop
-		select j.rate_key, j.rate into l_key, l_rate from queen.jobs j
+		select j.rate_key, j.rate into key, l_rate from queen.jobs j
 		where j.queue_id = p_queue and j.state = 0
-			and j.rate_key is not null and j.rate_key > l_key
+			and j.rate_key is not null and j.rate_key > key
 		order by j.rate_key, j.rank, j.enqueued_at, j.seq limit 1;
-		if l_key is null and not l_wrapped then
+		if key is null and not l_wrapped then
 			l_wrapped := true;
-			l_key := '';
+			key := '';
 			continue;
 		end if;
-		exit when l_key is null or l_wrapped and l_key > l_from;
-		if coalesce(queen.job_allowed(p_queue, l_key, l_rate, t), 1) > 0 then
-			return next l_key;
+		exit when key is null or l_wrapped and key > l_from;
+		allowed := queen.job_allowed(p_queue, key, l_rate, t);
+		if coalesce(allowed, 1) > 0 then
+			return next;
 		end if;
 	end loop;
 end $$;
 
+-- Inside: the first p_count in order of p_rows and of what these keys allow, as far as
+-- can be told without locks: the rows of each key that is among them.
+create or replace function queen.jobs_limited_next(p_queue bigint[], p_count int,
+	p_rows tid[], p_of bigint[], p_keys text[], p_allowed bigint[], t timestamptz)
+returns table (queue_id bigint, key text, found tid[])
+language plpgsql volatile as $$
+#variable_conflict use_column
+begin
+	return query
+	select x.queue_id, x.key, array_agg(x.row)
+	from (select c.* from (
+			select j.* from unnest(p_of, p_keys, p_allowed)
+				k(queue_id, key, allowed)
+			cross join lateral (select k.queue_id, k.key, i.ctid as row,
+					i.rank, i.enqueued_at, i.seq
+				from queen.jobs i where i.queue_id = k.queue_id
+					and i.state = 0 and i.rate_key is not null
+					and i.rate_key = k.key
+					and (i.expires_at is null or i.expires_at > t)
+				order by i.rank, i.enqueued_at, i.seq
+				limit least(p_count, k.allowed)) j
+			union all
+			select j.queue_id, null, j.ctid, j.rank, j.enqueued_at, j.seq
+			from queen.jobs j where j.ctid = any (p_rows)) c
+		order by array_position(p_queue, c.queue_id), c.rank, c.enqueued_at,
+			c.seq
+		limit p_count) x
+	where x.key is not null group by x.queue_id, x.key;
+end $$;
+
 -- Inside: of the claimed p_rows and what limits allow, the first p_count in order.
+-- Locks no more than these: a key that others claim under is left out, and what comes
+-- next is looked for without it.
 create or replace function queen.jobs_claim_limited(p_queue bigint[], p_count int,
 	p_rows tid[], t timestamptz)
 returns tid[]
 language plpgsql volatile as $$
 declare
-	l_rows tid[];
+	l_rows tid[] := coalesce(p_rows, '{}'); l_tried text[];
+	l_of bigint[]; l_keys text[]; l_allowed bigint[];
 begin
-	l_rows := p_rows || array(select queen.jobs_claim_key(q.id, k.key, p_count, t)
-		from unnest(p_queue) q(id)
-		cross join lateral queen.jobs_limited_keys(q.id, t) k(key));
+	select array_agg(q.id), array_agg(k.key), array_agg(k.allowed)
+	into l_of, l_keys, l_allowed
+	from unnest(p_queue) q(id)
+	cross join lateral queen.jobs_limited_keys(q.id, t) k;
+	loop
+		select array_agg(x.tried), l_rows || array_agg(x.row)
+				filter (where x.row is not null)
+		into l_tried, l_rows
+		from (select n.queue_id || n.key tried, c.row
+			from queen.jobs_limited_next(p_queue, p_count, l_rows, l_of,
+				l_keys, l_allowed, t) n
+			left join lateral queen.jobs_claim_key(n.queue_id, n.key,
+				n.found, t) c(row) on true) x;
+		exit when l_tried is null;
+		select array_agg(k.of), array_agg(k.key), array_agg(k.allowed)
+		into l_of, l_keys, l_allowed
+		from unnest(l_of, l_keys, l_allowed) k(of, key, allowed)
+		where k.of || k.key <> all (l_tried);
+	end loop;
 	select array_agg(x.row) into l_rows
 	from (select j.ctid as row from queen.jobs j where j.ctid = any (l_rows)
 		order by array_position(p_queue, j.queue_id), j.rank, j.enqueued_at,

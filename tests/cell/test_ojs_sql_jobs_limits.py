@@ -300,6 +300,29 @@ def test_thousands_of_limited_jobs_stand_in_nobodys_way(jobs):
     assert len(got) == 200
 
 
+@pytest.mark.allpg
+def test_a_fetch_locks_what_it_gives(jobs, connect, db):
+    """Not a hundred jobs of many keys to choose ten; who comes meanwhile has
+    the next ones."""
+    ids = [r.id for n in range(3) for r in jobs.push(*[
+        spec(rate=rate(50, 3600000, "k%d" % k)) for k in range(40)], now=n)]
+    other = Jobs(connect(db))
+    jobs.rows("begin")
+    assert jobs.ids(n=10, now=100) == ids[:10]
+    # xmax of a row that waits: who locked it
+    assert jobs.rows(
+        "select (select count(*) from queen.jobs where state = 0 and xmax ="
+        " pg_current_xact_id()::xid), (select count(*) from queen.ojs_rates)"
+        ) == [(0, 10)]
+    assert other.ids(n=10, now=100) == ids[10:20]
+    other.rows("begin")
+    assert other.ids(n=20, now=100) == ids[20:40]
+    assert jobs.ids(n=9, now=100) == ids[40:49]
+    for one in other, jobs:
+        one.rows("commit")
+    assert other.ids(n=40, now=101) == ids[49:89]
+
+
 # ---- quota ----
 
 @pytest.mark.allpg
