@@ -90,7 +90,7 @@ end $$;
 
 -- Replays up to p_limit dead letters after id p_after (null = from the first),
 -- 8 MiB of them at most or one, oldest first, each by itself: one that fails
--- stops no other.  While more the caller goes on with after; bytes count towards
+-- stops no other, and of the first its id and SQLSTATE are told.  While more the caller goes on with after; bytes count towards
 -- the next heavy tick.  verdict 0, 2, 9.
 create or replace function queen.stream_dead_replay_all_v1(p_tenant uuid, p_queue text,
 	p_limit int, p_after bigint, p_now timestamptz default null)
@@ -122,8 +122,14 @@ begin
 			replayed := replayed + l_n;
 			bytes := bytes + l_bytes;
 		exception when others then
+			-- what passes is the caller's to try again
+			if sqlstate ~ '^(40|53|57|55P03)' then
+				raise;
+			end if;
 			failed := failed + 1;
-			first_error := coalesce(first_error, sqlerrm);
+			first_error := coalesce(first_error,
+				format('dead letter %s was not stored: SQLSTATE %s', after,
+					sqlstate));
 		end;
 	end loop;
 	if replayed > 0 then
@@ -133,11 +139,12 @@ begin
 	return next;
 end $$;
 
--- Removes dead letters that failed longer ago than p_older_ms (null = 30 days).
--- verdict 0, 2, 9.
+-- Removes up to p_limit dead letters that failed longer ago than p_older_ms (null
+-- = 30 days), oldest first; what another removes is passed over.  While more the
+-- caller goes on.  verdict 0, 2, 9.
 create or replace function queen.stream_dead_purge_v1(p_tenant uuid, p_queue text,
-	p_older_ms bigint, p_now timestamptz default null)
-returns table (verdict smallint, queue_id bigint, purged bigint)
+	p_older_ms bigint, p_limit int, p_now timestamptz default null)
+returns table (verdict smallint, queue_id bigint, purged bigint, more boolean)
 language plpgsql volatile as $$
 declare
 	l record;
@@ -147,11 +154,14 @@ begin
 	purged := 0;
 	verdict := case when l.o_id is null then 2 when l.o_stale then 9 else 0 end;
 	if verdict = 0 and l.o_live then
-		execute format('delete from %I.stream_dead_letters where failed_at <= $1',
+		execute format('delete from %1$I.stream_dead_letters where id = any (array(
+				select d.id from %1$I.stream_dead_letters d where d.failed_at <= $1
+				order by d.failed_at limit $2 for update skip locked))',
 			queen.stream_schema(l.o_id))
 		using coalesce(p_now, clock_timestamp())
-			- coalesce(p_older_ms, 2592000000) * interval '1 ms';
+			- coalesce(p_older_ms, 2592000000) * interval '1 ms', p_limit;
 		get diagnostics purged = row_count;
 	end if;
+	more := purged = p_limit;
 	return next;
 end $$;

@@ -24,7 +24,7 @@ struct dead {
 	int64_t total;
 	int64_t id; /* list: behind this one */
 	bool behind;
-	int64_t older_ms;
+	int64_t older_ms, purged;
 };
 
 static void
@@ -188,11 +188,16 @@ stream_dead_list(struct hsrv_req *r)
 		call_run(r, &c);
 }
 
-/* ---- purge ---- */
+/* ---- purge: each slice a transaction ---- */
+
+enum { SLICE = 1000 };
 
 static const struct pgstmt purge_stmt = { .name = "stream_dead_purge",
-	.sql = "select verdict, purged "
-	       "from queen.stream_dead_purge_v1($1, $2, $3)" };
+	.sql = "select verdict, purged, more "
+	       "from queen.stream_dead_purge_v1($1, $2, $3, $4)" };
+enum { PURGE_VERDICT, PURGE_N, PURGE_MORE };
+
+static void run_purge(struct hsrv_req *r, struct dead *q);
 
 static void
 fill_purge(struct hsrv_req *r, void *arg, struct pgargs *a)
@@ -201,13 +206,14 @@ fill_purge(struct hsrv_req *r, void *arg, struct pgargs *a)
 
 	fill_queue(r, q, a);
 	pgargs_i64(a, q->older_ms);
+	pgargs_i32(a, SLICE);
 }
 
 static void
 purged(struct hsrv_req *r, void *arg, const PGresult *res)
 {
-	const struct dead *q = arg;
-	int verdict = pgbin_i16(res, 0, 0);
+	struct dead *q = arg;
+	int verdict = pgbin_i16(res, 0, PURGE_VERDICT);
 	struct jwrite w;
 
 	if (verdict != STREAM_OK) {
@@ -215,11 +221,28 @@ purged(struct hsrv_req *r, void *arg, const PGresult *res)
 			&(struct stream_names){ .queue = q->queue });
 		return;
 	}
+	q->purged += pgbin_i64(res, 0, PURGE_N);
+	if (pgbin_bool(res, 0, PURGE_MORE)) {
+		run_purge(r, q);
+		return;
+	}
 	jwrite_init(&w, hsrv_out(r));
 	jwrite_object(&w);
-	jwrite_kv_i64(&w, "purged", pgbin_i64(res, 0, 1));
+	jwrite_kv_i64(&w, "purged", q->purged);
 	jwrite_end(&w);
 	hsrv_reply(r, 200);
+}
+
+static void
+run_purge(struct hsrv_req *r, struct dead *q)
+{
+	struct call c = { .stmt = &purge_stmt,
+		.lane = LANE_STREAM,
+		.fill = fill_purge,
+		.done = purged,
+		.arg = q };
+
+	call_run(r, &c);
 }
 
 /* A duration, or a number of seconds; false after 400. */
@@ -247,12 +270,7 @@ void
 stream_dead_purge(struct hsrv_req *r)
 {
 	struct dead *q = arena_zalloc(hsrv_arena(r), sizeof(*q));
-	struct call c = { .stmt = &purge_stmt,
-		.lane = LANE_STREAM,
-		.fill = fill_purge,
-		.done = purged,
-		.arg = q };
 
 	if (queue_of_path(r, &q->queue) && read_age(r, &q->older_ms))
-		call_run(r, &c);
+		run_purge(r, q);
 }
