@@ -390,8 +390,8 @@ route_blocked(void)
 		"command with --server set to the broker itself");
 }
 
-int
-client_check(const struct client_reply *r)
+static int
+check(const struct client_reply *r, const char *where)
 {
 	struct span body = buf_span(&r->body);
 	struct arena a = ARENA_ZERO;
@@ -414,22 +414,34 @@ client_check(const struct client_reply *r)
 	else
 		rc = ctl_fail(r->status == 401 || r->status == 403 ? CTL_AUTH
 								   : CTL_SERVER,
-			"%s (HTTP %ld)", text ? text : "the server refused",
-			r->status);
+			"%s%s (HTTP %ld)", where,
+			text ? text : "the server refused", r->status);
 	arena_fini(&a);
 	return rc;
 }
 
 int
-client_ask(struct ctl *ctl, const struct client_req *q, struct client_reply *r)
+client_check(const struct client_reply *r)
+{
+	return check(r, "");
+}
+
+int
+client_answer(struct ctl *ctl, const struct client_reply *r, const char *where)
 {
 	struct err e = ERR_ZERO;
-	int code = client_send(ctl, q, r);
+	int code = check(r, where);
 
-	if (code == 0)
-		code = client_check(r);
 	if (code == 0 && r->body.len && doc_check(buf_span(&r->body), &e) != 0)
 		code = ctl_fail(CTL_SERVER, "the answer of %s is %s",
 			ctl->target.url, e.text);
 	return code;
+}
+
+int
+client_ask(struct ctl *ctl, const struct client_req *q, struct client_reply *r)
+{
+	int code = client_send(ctl, q, r);
+
+	return code ? code : client_answer(ctl, r, "");
 }

@@ -50,7 +50,13 @@ int client_try(struct ctl *ctl, const struct client_req *q,
 	struct client_reply *r, struct err *e);
 /* 0 for 2xx, else the exit code of the status, with the message printed. */
 int client_check(const struct client_reply *r);
-/* Both, and the body of a 2xx is JSON (empty stays empty). */
+/*
+ * The same, and the body of a 2xx is JSON (empty stays empty).  where is said in
+ * front of what the server refuses: `line 3: `, or nothing.
+ */
+int client_answer(
+	struct ctl *ctl, const struct client_reply *r, const char *where);
+/* client_send, and client_answer. */
 int client_ask(struct ctl *ctl, const struct client_req *q,
 	struct client_reply *r);
 

@@ -21,6 +21,7 @@ struct apply {
 	const char *what; /* a cron, a workflow: of the answer */
 	const char *id; /* its member that is told */
 	bool check; /* only look at what is there */
+	bool many; /* say which one is refused */
 	int documents, code;
 };
 
@@ -28,9 +29,12 @@ static int
 send_document(struct apply *p, struct span doc)
 {
 	struct client_reply r = { .body = BUF_ZERO };
-	char path[32];
-	int code = ojs_ask(p->c, p->a, "POST", NULL, doc, &r);
+	char path[32], where[32] = "";
+	int code;
 
+	if (p->many)
+		snprintf(where, sizeof(where), "document %d: ", p->documents);
+	code = ojs_ask_at(p->c, p->a, where, doc, &r);
 	snprintf(path, sizeof(path), "%s.%s", p->what, p->id);
 	if (code == 0 && ctl_wants_answer(p->c))
 		code = out_print(p->c, buf_span(&r.body), NULL);
@@ -83,6 +87,7 @@ apply(struct ctl *c, const struct cmd_call *a, const char *what, const char *id)
 		ctl_say(c, "would send %d", p.documents);
 	else {
 		p.check = false;
+		p.many = p.documents > 1;
 		p.documents = 0;
 		if (yamldoc_read(buf_span(&text), on_document, &p, &e) != 0)
 			code = p.code;

@@ -4,8 +4,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "arena.h"
 #include "client.h"
 #include "cmds.h"
 #include "ctl.h"
@@ -16,7 +18,7 @@
 
 enum { BATCH_BYTES = 8 << 20, BATCH_LINES = 100 };
 
-/* One request to a path; consumes it. */
+/* One request to a path; consumes it.  There is an answer of whatever status. */
 static int
 send(struct ctl *c, const char *method, struct buf *path, struct span body,
 	struct client_reply *r)
@@ -30,9 +32,21 @@ send(struct ctl *c, const char *method, struct buf *path, struct span body,
 	buf_putc(path, '\0');
 	q.path = path->p;
 	if (code == 0)
-		code = client_ask(c, &q, r);
+		code = client_send(c, &q, r);
 	buf_fini(path);
 	return code;
+}
+
+int
+ojs_ask_at(struct ctl *c, const struct cmd_call *a, const char *where,
+	struct span body, struct client_reply *r)
+{
+	struct buf path = BUF_ZERO;
+	int code;
+
+	cmd_get_place(a, &path);
+	code = send(c, "POST", &path, body, r);
+	return code ? code : client_answer(c, r, where);
 }
 
 int
@@ -40,6 +54,7 @@ ojs_ask(struct ctl *c, const struct cmd_call *a, const char *method,
 	const char *rest, struct span body, struct client_reply *r)
 {
 	struct buf path = BUF_ZERO;
+	int code;
 
 	/* flags are a query where there is no body */
 	if (strcmp(method, "POST") == 0)
@@ -48,7 +63,8 @@ ojs_ask(struct ctl *c, const struct cmd_call *a, const char *method,
 		cmd_get_path(a, &path);
 	if (rest)
 		buf_puts(&path, rest);
-	return send(c, method, &path, body, r);
+	code = send(c, method, &path, body, r);
+	return code ? code : client_answer(c, r, "");
 }
 
 /* Says on stderr how a page that was cut goes on. */
@@ -139,6 +155,7 @@ struct sending {
 	struct buf body, rows;
 	struct jwrite w, shown;
 	int64_t in_body, limit;
+	size_t *numbers, cap; /* of the lines in the body */
 	bool dry, keep;
 };
 
@@ -172,6 +189,22 @@ count_rows(struct sending *s, struct span answer)
 	}
 }
 
+/* Tells what is refused with the number of its line, if the answer says which. */
+static int
+answer(struct sending *s, const struct client_reply *r)
+{
+	struct arena *a = &s->l->c->arena;
+	struct span body = buf_span(&r->body), where = SPAN_LIT("");
+	struct err e = ERR_ZERO;
+	int64_t at = -1;
+
+	if (doc_check(body, &e) == 0)
+		at = doc_i64(body, "error.details.index", -1, a);
+	if (at >= 0 && at < s->in_body)
+		where = arena_printf(a, "line %zu: ", s->numbers[at]);
+	return client_answer(s->l->c, r, arena_cstr(a, where));
+}
+
 static int
 flush(struct sending *s)
 {
@@ -189,12 +222,28 @@ flush(struct sending *s)
 		buf_puts(&path, s->l->path);
 		code = send(s->l->c, "POST", &path, buf_span(&s->body), &r);
 		if (code == 0)
+			code = answer(s, &r);
+		if (code == 0)
 			count_rows(s, buf_span(&r.body));
 	}
 	buf_fini(&r.body);
 	arena_reset(&s->l->c->arena);
 	begin(s);
 	return code;
+}
+
+static void
+note_number(struct sending *s, size_t number)
+{
+	size_t n = (size_t)s->in_body;
+
+	if (n == s->cap) {
+		s->cap = s->cap ? s->cap * 2 : BATCH_LINES;
+		s->numbers =
+			reallocarray(s->numbers, s->cap, sizeof(*s->numbers));
+		BUG(!s->numbers);
+	}
+	s->numbers[n] = number;
 }
 
 static int
@@ -211,6 +260,7 @@ add(struct sending *s, struct span line, size_t number)
 	code = s->l->write(s->l, &s->w, line);
 	if (code != 0)
 		return code;
+	note_number(s, number);
 	return ++s->in_body >= s->limit ? flush(s) : CTL_OK;
 }
 
@@ -274,6 +324,7 @@ ojs_send_lines(struct ojs_lines *l)
 	else if (l->sent + l->known)
 		ctl_fail(code, "%" PRId64 " %s were sent before", l->sent,
 			l->member);
+	free(s.numbers);
 	buf_fini(&s.body);
 	buf_fini(&s.rows);
 	return code;

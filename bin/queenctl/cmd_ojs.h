@@ -21,6 +21,9 @@ enum { OJS_WAIT_MAX_MS = 5000 }; /* of one request */
  */
 int ojs_ask(struct ctl *c, const struct cmd_call *a, const char *method,
 	const char *rest, struct span body, struct client_reply *r);
+/* The same as POST; where is said in front of what is refused. */
+int ojs_ask_at(struct ctl *c, const struct cmd_call *a, const char *where,
+	struct span body, struct client_reply *r);
 /* The flags given that have a name in a body, as members. */
 void ojs_write_flags(const struct cmd_call *a, struct jwrite *w);
 /* The JSON of a text flag; CTL_USER when it is none.  Empty when not given. */

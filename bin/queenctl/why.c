@@ -22,6 +22,10 @@ why_refused(struct span answer, struct arena *a)
 
 	if (!text)
 		return doc_str(answer, "detail|code", NULL, a);
+	more = doc_str(answer, "error.details.existing_job_id", NULL, a);
+	if (more)
+		return arena_cstr(
+			a, arena_printf(a, "%s It is %s.", text, more));
 	/* a sentence needs no word of explanation, a word does */
 	more = doc_str(
 		answer, is_word(text) ? "detail|reason" : "detail", NULL, a);

@@ -85,6 +85,16 @@ def test_lines_become_jobs(octl):
     assert octl.fails(NOTHING, "job", "push", "t") == ""
     assert "line 2: " in octl.fails(USER, "job", "push", "t",
                                     stdin="[1]\n[2\n")
+    # blank lines count, and what was sent before
+    assert octl.fails(SERVER, "job", "push", "t", "--batch", "2",
+                      stdin="[1]\n\n[2]\n[3]\n\n{}\n").startswith(
+        "queenctl: line 6: `args` must be an array")
+    assert octl.fails(SERVER, "stream", "append", "s", stdin='{"type":"t",'
+                      '"payload":1}\n\n{"type":"t"}\n').startswith(
+        "queenctl: line 3: `payload` of message 1 ")
+    one = ("one", "[]", "--unique", '{"keys":["type"]}')
+    job, _ = push(octl, *one)
+    assert "It is %s." % job in octl.fails(SERVER, "job", "push", *one)
     assert "--queue needs a type" in octl.fails(USER, "job", "push",
                                                 "--queue", "q", stdin="{}")
     assert "`args` must be an array" in octl.fails(SERVER, "job", "push", "t",
@@ -138,6 +148,9 @@ def test_recurring_jobs_and_workflows(octl):
         "nightly"
     assert "expression" in octl.fails(SERVER, "job", "cron-apply", "-f", "-",
                                       stdin=text.replace("0 3", "99 3"))
+    octl.run("job", "cron-apply", "-f", "-", code=SERVER, stdin=text
+             + "---\n" + text.replace("0 3", "99 3"))
+    assert octl.err.startswith("queenctl: document 2: ")
     assert octl.run("job", "cron-delete", "nightly", "--yes") == \
         "deleted nightly\n"
     assert octl.json("job", "cron-list") == []
