@@ -426,23 +426,27 @@ begin
 	return l_n;
 end $$;
 
--- Removes workflows that ended more than seven days ago, up to p_limit; how many.
+-- Removes workflows that ended more than seven days ago: up to p_limit of them and of
+-- the rows of their jobs; how many rows.  One with more jobs goes in several calls.
 create or replace function queen.workflow_prune(p_limit int, t timestamptz)
 returns bigint
 language plpgsql volatile as $$
 declare
-	n bigint;
+	l_old tid[]; l_jobs bigint; n bigint;
 begin
-	with old as materialized (
-		select w.tenant, w.id from queen.ojs_workflows w
+	l_old := array(select w.ctid from queen.ojs_workflows w
 		where w.ended_at < t - interval '7 days'
-		order by w.ended_at limit p_limit for update skip locked
-	), jobs as (
-		delete from queen.ojs_workflow_jobs m using old
-		where m.tenant = old.tenant and m.workflow_id = old.id
-	)
-	delete from queen.ojs_workflows w using old
-	where w.tenant = old.tenant and w.id = old.id;
+		order by w.ended_at limit p_limit for update skip locked);
+	delete from queen.ojs_workflow_jobs d where d.ctid = any (array(
+		select m.row from queen.ojs_workflows w
+		cross join lateral (select x.ctid as row from queen.ojs_workflow_jobs x
+			where x.tenant = w.tenant and x.workflow_id = w.id
+			limit p_limit) m
+		where w.ctid = any (l_old) limit p_limit));
+	get diagnostics l_jobs = row_count;
+	delete from queen.ojs_workflows w where w.ctid = any (l_old)
+		and (select true from queen.ojs_workflow_jobs m
+			where m.tenant = w.tenant and m.workflow_id = w.id limit 1) is null;
 	get diagnostics n = row_count;
-	return n;
+	return l_jobs + n;
 end $$;

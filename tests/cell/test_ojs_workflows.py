@@ -496,8 +496,15 @@ def test_pruned(db, sessions):
     running = one.create("group", ["job"] * 2).id
     prune = "select queen.ojs_purge_v1(100, now() + %s::interval)"
     assert db.value(prune, ("6 days 23 hours",)) == 0
-    assert db.value(prune, ("7 days 1 minute",)) == 1
+    assert db.value(prune, ("7 days 1 minute",)) == 2
     assert db.rows("select id::text from queen.ojs_workflows") == [
         (str(running),)]
     assert db.value("select count(*) from queen.ojs_workflow_jobs") == 2
     assert db.value("select count(*) from queen.jobs") == 3
+    # many jobs go in parts
+    for _ in range(2):
+        one.cancel(one.create("group", ["job"] * 130).id)
+        one.conn.commit()
+    left = [db.value(prune, ("7 days 1 minute",)) for _ in range(4)]
+    assert left[0] == 100 and sum(left) == 262 and left[3] == 0
+    assert db.value("select count(*) from queen.ojs_workflow_jobs") == 2
