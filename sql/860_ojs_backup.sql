@@ -194,10 +194,22 @@ language sql volatile as $$
 	where r.name not in (select i.name from i) order by r.ord limit 1
 $$;
 
--- Inside: workflows with their members; the first whose id is taken, or null.
+-- Inside: workflows with their members; the first whose id is taken, or null.  One
+-- that is over and has no jobs left, as after a drop of its queue, makes room.
 create or replace function queen.ojs_restore_workflows(p_tenant uuid, p_docs json[],
 	out idx bigint, out what text)
-language sql volatile as $$
+language plpgsql volatile as $$
+#variable_conflict use_column
+begin
+	with gone as (
+		delete from queen.ojs_workflows w
+		where w.tenant = p_tenant and w.ended_at is not null
+			and w.id in (select (u.doc -> 'row' ->> 'id')::uuid
+				from unnest(p_docs) u(doc))
+			and not exists (select from queen.jobs j where j.workflow_id = w.id)
+		returning w.id)
+	delete from queen.ojs_workflow_jobs m using gone
+	where m.tenant = p_tenant and m.workflow_id = gone.id;
 	with r as materialized (
 		select u.ord, u.doc, w.*
 		from unnest(p_docs) with ordinality u(doc, ord)
@@ -218,9 +230,9 @@ language sql volatile as $$
 		from r join i on i.id = r.id
 		cross join lateral json_populate_recordset(null::queen.ojs_workflow_jobs,
 			r.doc -> 'jobs') j)
-	select r.ord, r.id::text from r
-	where r.id not in (select i.id from i) order by r.ord limit 1
-$$;
+	select r.ord, r.id::text into ojs_restore_workflows.idx, ojs_restore_workflows.what
+	from r where r.id not in (select i.id from i) order by r.ord limit 1;
+end $$;
 
 -- Inside: jobs, in order; the first whose id is taken, or null.
 create or replace function queen.ojs_restore_jobs(p_tenant uuid, p_queue bigint,
