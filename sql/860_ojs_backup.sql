@@ -206,7 +206,8 @@ begin
 		where w.tenant = p_tenant and w.ended_at is not null
 			and w.id in (select (u.doc -> 'row' ->> 'id')::uuid
 				from unnest(p_docs) u(doc))
-			and not exists (select from queen.jobs j where j.workflow_id = w.id)
+			and not exists (select from queen.jobs j where j.workflow_id = w.id
+				and (j.tenant = w.tenant) is true)
 		returning w.id)
 	delete from queen.ojs_workflow_jobs m using gone
 	where m.tenant = p_tenant and m.workflow_id = gone.id;
