@@ -161,11 +161,47 @@ language sql immutable as $$
 		from '"attempt":([0-9]+),"occurred_at":"[^"]*"}$')::int
 $$;
 
+-- Inside: how far a call for events looks, of which it wants these kinds: to where one
+-- of them has p_most entries since (p_at, p_id); null = it sees all until p_til.
+create or replace function queen.jobs_events_reach(p_tenant uuid, p_at timestamptz,
+	p_id uuid, p_til timestamptz, p_want boolean[], p_most int,
+	out at timestamptz, out id uuid)
+language plpgsql volatile as $$
+begin
+	select x.at, x.id into at, id from (
+		(select j.created_at as at, j.id from queen.jobs j
+		where p_want[1]
+			and j.tenant = p_tenant and j.created_at <= p_til
+			and (j.created_at, j.id) >= (p_at, p_id)
+		order by j.created_at, j.id offset p_most limit 1)
+		union all
+		(select j.started_at, j.id from queen.jobs j
+		where p_want[2]
+			and j.tenant = p_tenant and j.started_at <= p_til
+			and (j.started_at, j.id) >= (p_at, p_id)
+		order by j.started_at, j.id offset p_most limit 1)
+		union all
+		(select j.failed_at, j.id from queen.jobs j
+		where (p_want[3] or p_want[4])
+			and j.tenant = p_tenant and j.failed_at <= p_til
+			and (j.failed_at, j.id) >= (p_at, p_id)
+		order by j.failed_at, j.id offset p_most limit 1)
+		union all
+		(select j.ended_at, j.id from queen.jobs j
+		where (p_want[5] or p_want[6] or p_want[7])
+			and j.tenant = p_tenant and j.ended_at <= p_til
+			and (j.ended_at, j.id) >= (p_at, p_id)
+		order by j.ended_at, j.id offset p_most limit 1)
+	) x order by x.at, x.id limit 1;
+end $$;
+
 -- What happened to jobs, oldest first, behind (p_after_at, p_after_key) = (at, key) of
 -- the last one seen; read off their rows, so what a later attempt wrote over is
 -- gone.  Null lists = all.  Nothing younger than 100 ms, or than the oldest transaction
 -- that writes: it may still commit something older; who stamps rows behind a wait draws
--- its transaction id first.  No locks.
+-- its transaction id first.  Looks at some 20000 entries of a kind, or as many as fill
+-- the page: when there are more, the last row has no event, it is where to go on.  No
+-- locks.
 create or replace function queen.jobs_events_v1(p_tenant uuid, p_after_at timestamptz,
 	p_after_key text, p_types text[], p_queues text[], p_job_types text[], p_limit int,
 	p_now timestamptz default null)
@@ -182,7 +218,9 @@ declare
 	l_id uuid := coalesce(substring(l_key from
 		'^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'),
 		'00000000-0000-0000-0000-000000000000');
+	l_til_id uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 	l_queues bigint[]; l_want boolean[];	-- by kind
+	l_reach record; n int;
 begin
 	l_queues := case when p_queues is not null then array(select
 		queen.ojs_queue_id(p_tenant, u.name) from unnest(p_queues) u(name)) end;
@@ -190,11 +228,17 @@ begin
 	into l_want
 	from unnest(array['enqueued', 'started', 'failed', 'retrying', 'completed',
 		'cancelled', 'discarded']) with ordinality w(name, kind);
+	select r.at, r.id into l_reach from queen.jobs_events_reach(p_tenant, l_at, l_id,
+		l_til, l_want, case when num_nonnulls(p_types, p_queues, p_job_types) > 0
+			then 20000 else p_limit end) r;
+	l_til_id := coalesce(l_reach.id, l_til_id);
+	l_til := coalesce(l_reach.at, l_til);
 	return query
 	with e as (
 		select x.j, (x.j).created_at as at, 1 kind, 'job.enqueued' event
 		from (select j from queen.jobs j where j.tenant = p_tenant
 				and (j.created_at, j.id) >= (l_at, l_id)
+				and (j.created_at, j.id) <= (l_til, l_til_id)
 				and j.created_at <= l_til and j.state + 0 <> 8
 				and (l_queues is null or j.queue_id = any (l_queues))
 				and (p_job_types is null or j.type = any (p_job_types))
@@ -206,6 +250,7 @@ begin
 		select x.j, (x.j).started_at, 2, 'job.started'
 		from (select j from queen.jobs j where j.tenant = p_tenant
 				and (j.started_at, j.id) >= (l_at, l_id)
+				and (j.started_at, j.id) <= (l_til, l_til_id)
 				and j.started_at <= l_til
 				and (l_queues is null or j.queue_id = any (l_queues))
 				and (p_job_types is null or j.type = any (p_job_types))
@@ -217,6 +262,7 @@ begin
 		select x.j, (x.j).failed_at, k.kind, k.event
 		from (select j from queen.jobs j where j.tenant = p_tenant
 				and (j.failed_at, j.id) >= (l_at, l_id)
+				and (j.failed_at, j.id) <= (l_til, l_til_id)
 				and j.failed_at <= l_til and (l_want[3]
 					or (j.ended_at = j.failed_at) is not true)
 				and (l_queues is null or j.queue_id = any (l_queues))
@@ -233,6 +279,7 @@ begin
 			'job.cancelled', 'job.discarded'])[(x.j).state - 4]
 		from (select j from queen.jobs j where j.tenant = p_tenant
 				and (j.ended_at, j.id) >= (l_at, l_id)
+				and (j.ended_at, j.id) <= (l_til, l_til_id)
 				and j.ended_at <= l_til and l_want[j.state]
 				and (l_queues is null or j.queue_id = any (l_queues))
 				and (p_job_types is null or j.type = any (p_job_types))
@@ -253,6 +300,12 @@ begin
 	join queen.ojs_queues q on q.id = (e.j).queue_id
 	where (e.at, w.key) > (l_at, l_key collate "C")
 	order by e.at, w.key limit p_limit;
+	get diagnostics n = row_count;
+	if n < p_limit and l_reach.id is not null then
+		at := l_til;
+		key := l_til_id || '9';		-- behind all of that job
+		return next;
+	end if;
 end $$;
 
 -- Which of these queues have something to claim now: not paused, and a job that is

@@ -198,37 +198,42 @@ write_event(struct jwrite *w, struct arena *a, const PGresult *res, int row)
 	jwrite_end(w);
 }
 
-/* Behind the last one shown; where it stood when there is none. */
+/* Behind this row; where it stood when there is none. */
 static void
 write_cursor(struct jwrite *w, struct arena *a, const struct events *e,
-	const PGresult *res, int n)
+	const PGresult *res, int row)
 {
 	char text[CURSOR_MAX_BYTES * 4 / 3 + 4];
 	struct span key;
 
-	if (!n) {
+	if (row < 0) {
 		jwrite_kv_str(w, "cursor", e->after);
 		return;
 	}
 	key = arena_printf(a, "%" PRId64 ".%.*s",
-		pgbin_time(res, n - 1, EVENT_AT),
-		SPAN_ARG(pgbin_bytes(res, n - 1, EVENT_KEY)));
+		pgbin_time(res, row, EVENT_AT),
+		SPAN_ARG(pgbin_bytes(res, row, EVENT_KEY)));
 	sodium_bin2base64(text, sizeof(text), (const unsigned char *)key.p,
 		key.n, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
 	jwrite_kv_cstr(w, "cursor", text);
 }
 
+/* The last row may be a place without an event: the look ended there. */
 static void
 done(struct hsrv_req *r, void *arg, const PGresult *res)
 {
 	const struct events *e = arg;
 	struct arena *a = hsrv_arena(r);
-	int n = PQntuples(res);
-	bool more = n > e->limit;
+	int rows = PQntuples(res);
+	bool cut = rows && pgbin_null(res, rows - 1, EVENT_NAME);
+	int n = cut ? rows - 1 : rows;
+	bool more = cut || n > e->limit;
 	struct jwrite w;
 
-	if (more)
+	if (n > e->limit) {
 		n = (int)e->limit;
+		cut = false;
+	}
 	jwrite_init(&w, hsrv_out(r));
 	jwrite_object(&w);
 	jwrite_key(&w, "events");
@@ -236,7 +241,7 @@ done(struct hsrv_req *r, void *arg, const PGresult *res)
 	for (int i = 0; i < n; i++)
 		write_event(&w, a, res, i);
 	jwrite_end(&w);
-	write_cursor(&w, a, e, res, n);
+	write_cursor(&w, a, e, res, cut ? n : n - 1);
 	jwrite_kv_bool(&w, "has_more", more);
 	jwrite_end(&w);
 	hsrv_reply(r, 200);

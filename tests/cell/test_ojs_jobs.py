@@ -8,7 +8,10 @@ import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from ojskit import MEDIA
+from queenlib import wait_until
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
 V7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}"
@@ -612,3 +615,18 @@ def test_events_are_read_off_the_jobs(ojs):
                   {"after": "AAAA"}, {"types": "%FF"}):
         path = "/events?" + "&".join("%s=%s" % q for q in query.items())
         ojs.refused("GET", path, None, 400, "invalid_request")
+
+
+@pytest.mark.cellenv(QUEEN_OJS_SWEEPER="false")
+def test_a_page_of_events_may_end_before_the_first(ojs):
+    """Of many that are not shown some are looked at; the cursor goes on."""
+    for queue in ["gone"] * 5 + ["kept"]:
+        job = ojs.push_job(queue=queue)
+    ojs.ask("DELETE", "/queues/gone")
+    wait_until(lambda: events(ojs, queues="kept")["events"])
+    seen, pages, page = [], 0, {"cursor": "", "has_more": True}
+    while page["has_more"]:
+        page = events(ojs, limit=1, after=page["cursor"])
+        seen += page["events"]
+        pages += 1
+    assert [e["subject"] for e in seen] == [job["id"]] and 1 < pages < 9

@@ -176,6 +176,45 @@ def test_events_wait_for_what_may_commit_before_them(jobs, connect, db):
     assert jobs.events()[0].id == first
 
 
+def test_events_that_match_little_are_looked_for_in_parts(jobs):
+    """And the place reached is where the next call goes on."""
+    reads = ("select sum(idx_tup_read)::bigint from pg_stat_user_indexes"
+             " where relid = 'queen.jobs'::regclass")
+
+    def entries():
+        jobs.rows("select pg_stat_force_next_flush()")
+        return jobs.value(reads)
+
+    jobs.events(job_types=["rare"], now=9)      # a plan of nothing
+    queue, gone = jobs.queue(), jobs.queue("gone", deleted_at=at(5))
+    jobs.rows("insert into queen.jobs (tenant, id, queue_id, created_at,"
+              " ended_at, max_attempts, state, rank, type, doc) select %s,"
+              " gen_random_uuid(), %s, %s::timestamptz + i / 10000 * interval"
+              " '1 s', %s::timestamptz + i * interval '1 ms', 1, 5, 0, case i"
+              " when 21000 then 'rare' else 't' end, '' from"
+              " generate_series(1, 24000) i", jobs.tenant, queue, at(10), at(50))
+    jobs.rows("vacuum analyze queen.jobs")
+    pages, after = [], None
+    while not pages or pages[-1] and pages[-1][-1].event is None:
+        before = entries()
+        pages.append(jobs.events(after, job_types=["rare"], now=200))
+        assert entries() - before < 4 * 20000 + 2000
+        after = pages[-1] and pages[-1][-1]
+    assert 2 <= len(pages) <= 3
+    assert [r.event for page in pages for r in page if r.event] == [
+        "job.enqueued", "job.completed"]
+    before = entries()
+    first = jobs.events(limit=10, now=200)
+    assert len(first) == 10 and first[-1].event == "job.enqueued"
+    assert entries() - before < 200
+    # of a queue that is gone none is shown
+    jobs.rows("update queen.jobs set queue_id = %s", gone)
+    before = entries()
+    (row,) = jobs.events(limit=10, now=200)
+    assert (row.event, row.id, row.at) == (None, None, first[-1].at)
+    assert row.key > first[-1].key and entries() - before < 200
+
+
 def test_which_queues_have_something(jobs):
     ids = {name: jobs.queue(name) for name in (
         "empty", "free", "paused", "due", "later", "old", "busy", "gone")}
