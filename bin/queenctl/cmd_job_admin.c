@@ -46,6 +46,21 @@ send_document(struct apply *p, struct span doc)
 	return code;
 }
 
+static int on_document(void *arg, struct span doc, struct err *e);
+
+/* As a list prints them. */
+static int
+on_array(struct apply *p, struct span array, struct err *e)
+{
+	struct jspan_val v;
+	struct jspan j;
+
+	for (doc_open(&j, array); doc_next(&j, &v);)
+		if (on_document(p, v.raw, e) != 0)
+			return -1;
+	return 0;
+}
+
 static int
 on_document(void *arg, struct span doc, struct err *e)
 {
@@ -53,6 +68,8 @@ on_document(void *arg, struct span doc, struct err *e)
 
 	if (doc_val(doc).type == JSPAN_NULL)
 		return 0;
+	if (doc_val(doc).type == JSPAN_ARRAY)
+		return on_array(p, doc, e);
 	p->documents++;
 	if (doc_val(doc).type != JSPAN_OBJECT)
 		p->code = ctl_fail(CTL_USER, "document %d: expected a mapping",
@@ -110,19 +127,28 @@ cmd_workflow_apply(struct ctl *c, const struct cmd_call *a)
 
 /* ---- one by its path ---- */
 
+/* there: what is said of one that was there, NULL = as of a new one. */
 static int
-act(struct ctl *c, const struct cmd_call *a, const char *method,
-	struct span body, const char *done)
+put(struct ctl *c, const struct cmd_call *a, const char *method,
+	struct span body, const char *done, const char *there)
 {
 	struct client_reply r = { .body = BUF_ZERO };
 	int code = ojs_ask(c, a, method, NULL, body, &r);
 
 	if (code == 0 && ctl_wants_answer(c))
-		code = out_print(c, buf_span(&r.body), NULL);
+		code = out_print(c, buf_span(&r.body), a->phrase->view);
 	else if (code == 0)
-		ctl_say(c, "%s %s", done, a->arg[0]);
+		ctl_say(c, "%s %s", there && r.status == 200 ? there : done,
+			a->arg[0]);
 	buf_fini(&r.body);
 	return code;
+}
+
+static int
+act(struct ctl *c, const struct cmd_call *a, const char *method,
+	struct span body, const char *done)
+{
+	return put(c, a, method, body, done, NULL);
 }
 
 int
@@ -161,9 +187,47 @@ cmd_ojs_queue_drop(struct ctl *c, const struct cmd_call *a)
 
 /* ---- options of a queue ---- */
 
+static bool
+any_option(const struct cmd_call *a)
+{
+	const struct cmd_flag *f = a->phrase->flags;
+
+	for (int i = 0; f[i].name; i++)
+		if (a->flag[i].typed)
+			return true;
+	return false;
+}
+
+/* Null for each option in a comma list. */
+static int
+write_defaults(const struct cmd_call *a, struct jwrite *w, const char *list)
+{
+	const struct cmd_flag *f = a->phrase->flags;
+
+	while (list && *list) {
+		size_t n = strcspn(list, ",");
+		struct span one = span_trim(span_make(list, n));
+		int i = 0;
+
+		while (f[i].name && !(f[i].query && span_is(one, f[i].name)))
+			i++;
+		if (!f[i].name)
+			return ctl_fail(CTL_USER,
+				"--default: no option is called \"%.*s\"",
+				SPAN_ARG(one));
+		if (a->flag[i].typed)
+			return ctl_fail(CTL_USER,
+				"--default and --%s exclude each other",
+				f[i].name);
+		jwrite_kv_null(w, f[i].query);
+		list += n + (list[n] == ',');
+	}
+	return CTL_OK;
+}
+
 static int
 write_options(struct ctl *c, const struct cmd_call *a, const char *name,
-	const char *done)
+	const char *done, const char *there)
 {
 	struct buf body = BUF_ZERO;
 	struct jwrite w;
@@ -174,8 +238,10 @@ write_options(struct ctl *c, const struct cmd_call *a, const char *name,
 	if (name)
 		jwrite_kv_cstr(&w, "name", name);
 	ojs_write_flags(a, &w);
+	code = write_defaults(a, &w, cmd_str(a, "default"));
 	jwrite_end(&w);
-	code = act(c, a, "POST", buf_span(&body), done);
+	if (code == 0)
+		code = put(c, a, "POST", buf_span(&body), done, there);
 	buf_fini(&body);
 	return code;
 }
@@ -183,16 +249,13 @@ write_options(struct ctl *c, const struct cmd_call *a, const char *name,
 int
 cmd_ojs_queue_create(struct ctl *c, const struct cmd_call *a)
 {
-	return write_options(c, a, a->arg[0], "created");
+	return write_options(c, a, a->arg[0], "created",
+		any_option(a) ? "changed" : "there is");
 }
 
 int
 cmd_ojs_queue_config(struct ctl *c, const struct cmd_call *a)
 {
-	const struct cmd_flag *f = a->phrase->flags;
-
-	for (int i = 0; f[i].name; i++)
-		if (a->flag[i].typed)
-			return write_options(c, a, NULL, "configured");
-	return cmd_ojs_get(c, a);
+	return any_option(a) ? write_options(c, a, NULL, "configured", NULL)
+			     : cmd_ojs_get(c, a);
 }

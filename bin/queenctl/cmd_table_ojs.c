@@ -121,7 +121,9 @@ static const struct cmd_flag document_flags[] = {
 	SENT("max-retries", 0, CMD_INT, NULL, "N", \
 	  "nacks of an event before the dead letter", "max_retries"), \
 	SENT("retention", 0, CMD_DURATION, NULL, "TIME", \
-	  "how long events are kept at least", "retention_ms")
+	  "how long events are kept at least", "retention_ms"), \
+	FLAG("default", 0, CMD_STR, NULL, "LIST", \
+	  "options that get their default again, as max-jobs,lease")
 static const struct cmd_flag queue_backup_flags[] = {
 	CONNINFO, DIR,
 	FLAG("out", 0, CMD_STR, NULL, "FILE", "write there; else to stdout"),
@@ -222,8 +224,8 @@ const struct cmd_phrase cmd_table_ojs[] = {
 	  "delete a dead letter for good" },
 	{ "job", "cron-list", "cron-ls", NULL, page_flags, cmd_ojs_get,
 	  &cmd_view_cron, API "/cron", "recurring jobs" },
-	{ "job", "cron-get", "cron-show", "<name>", NULL, cmd_ojs_get, NULL,
-	  API "/cron/{0}", "one recurring job" },
+	{ "job", "cron-get", "cron-show", "<name>", NULL, cmd_ojs_get,
+	  &cmd_view_cron_one, API "/cron/{0}", "one recurring job" },
 	{ "job", "cron-apply", "cron-put", NULL, document_flags,
 	  cmd_cron_apply, NULL, API "/cron", "write recurring jobs" },
 	{ "job", "cron-delete", "cron-rm", "<name>", yes_flags,
@@ -231,7 +233,8 @@ const struct cmd_phrase cmd_table_ojs[] = {
 	{ "job", "workflow-list", "workflow-ls", NULL, page_flags, cmd_ojs_get,
 	  &cmd_view_workflow, API "/workflows", "workflows" },
 	{ "job", "workflow-get", "workflow-show", "<workflow>", NULL,
-	  cmd_ojs_get, NULL, API "/workflows/{0}", "one workflow" },
+	  cmd_ojs_get, &cmd_view_workflow_one, API "/workflows/{0}",
+	  "one workflow" },
 	{ "job", "workflow-apply", "workflow-create", NULL, document_flags,
 	  cmd_workflow_apply, NULL, API "/workflows", "start workflows" },
 	{ "job", "workflow-cancel", NULL, "<workflow>", NULL,
@@ -244,8 +247,8 @@ const struct cmd_phrase cmd_table_ojs[] = {
 	{ "job", "queue-create", NULL, "<queue>", queue_config_flags,
 	  cmd_ojs_queue_create, NULL, API "/queues", "make a queue" },
 	{ "job", "queue-config", "queue-configure", "<queue>",
-	  queue_config_flags, cmd_ojs_queue_config, NULL, Q "/config",
-	  "show the options, or change those given" },
+	  queue_config_flags, cmd_ojs_queue_config, &cmd_view_ojs_config,
+	  Q "/config", "show the options, or change those given" },
 	{ "job", "queue-pause", NULL, "<queue>", NULL, cmd_ojs_queue_pause,
 	  NULL, Q "/pause", "stop giving out jobs" },
 	{ "job", "queue-resume", NULL, "<queue>", NULL, cmd_ojs_queue_resume,

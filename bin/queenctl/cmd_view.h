@@ -16,7 +16,8 @@ extern const struct out_view cmd_view_queue, cmd_view_namespace,
 /* cmd_view_ojs.c */
 extern const struct out_view cmd_view_job, cmd_view_job_rows,
 	cmd_view_job_events, cmd_view_job_dead, cmd_view_cron,
-	cmd_view_workflow, cmd_view_ojs_queue, cmd_view_ojs_stats,
+	cmd_view_cron_one, cmd_view_workflow, cmd_view_workflow_one,
+	cmd_view_ojs_queue, cmd_view_ojs_config, cmd_view_ojs_stats,
 	cmd_view_appended, cmd_view_consumer, cmd_view_batch,
 	cmd_view_stream_dead;
 

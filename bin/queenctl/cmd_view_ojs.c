@@ -53,6 +53,8 @@ static const struct out_col cron_cols[] = {
 	WIDE("LAST", "last_run_at"),
 };
 const struct out_view cmd_view_cron = VIEW(cron_cols, "crons");
+/* as it can be applied */
+const struct out_view cmd_view_cron_one = { .rows = "cron" };
 
 static const struct out_col workflow_cols[] = {
 	COL("ID", "id"),
@@ -65,6 +67,7 @@ static const struct out_col workflow_cols[] = {
 	WIDE("CREATED", "created_at"),
 };
 const struct out_view cmd_view_workflow = VIEW(workflow_cols, "workflows");
+const struct out_view cmd_view_workflow_one = { .rows = "workflow" };
 
 static const struct out_col queue_cols[] = {
 	COL("NAME", "name"),
@@ -73,10 +76,11 @@ static const struct out_col queue_cols[] = {
 	COUNT("ACTIVE", "jobs.active"),
 	COUNT("EVENTS", "stream.events"),
 	COUNT("CONSUMERS", "stream.consumers"),
-	COUNT("DEAD", "stream.dead_letters"),
+	COUNT("DEADEVENTS", "stream.dead_letters"),
 	WIDE("CREATED", "created_at"),
 };
 const struct out_view cmd_view_ojs_queue = VIEW(queue_cols, "queues");
+const struct out_view cmd_view_ojs_config = { .rows = "config" };
 
 static const struct out_col stats_cols[] = {
 	COL("QUEUE", "name"),
@@ -89,7 +93,7 @@ static const struct out_col stats_cols[] = {
 	COUNT("COMPLETED", "completed"),
 	COUNT("CANCELLED", "cancelled"),
 	COUNT("DISCARDED", "discarded"),
-	COUNT("DEAD", "dead_letter"),
+	COUNT("DEADJOBS", "dead_letter"),
 };
 const struct out_view cmd_view_ojs_stats = { .rows = "queue",
 	.cols = stats_cols,

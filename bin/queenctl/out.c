@@ -55,7 +55,8 @@ out_print(struct ctl *c, struct span doc, const struct out_view *view)
 	struct buf b = BUF_ZERO;
 	int rc = 0;
 
-	if ((c->format == CTL_TABLE || c->format == CTL_WIDE) && view)
+	if ((c->format == CTL_TABLE || c->format == CTL_WIDE) && view &&
+		view->cols_n)
 		return out_table(c, rows, view);
 	switch (c->format) {
 	case CTL_JSON:

@@ -29,7 +29,7 @@ struct out_col {
 
 struct out_view {
 	const char *rows;	/* of doc_path: an array, or one row */
-	const struct out_col *cols;
+	const struct out_col *cols;	/* none: a table becomes yaml */
 	size_t cols_n;
 	bool whole;		/* json and yaml print the whole answer */
 };

@@ -144,8 +144,15 @@ def test_recurring_jobs_and_workflows(octl):
         "changed cron nightly\n"
     row = table(octl.run("job", "cron-list", "-o", "table"))[1]
     assert row[:3] == ["nightly", "0 3 * * *", "Europe/Rome"]
-    assert octl.json("job", "cron-get", "nightly")["cron"]["name"] == \
-        "nightly"
+    # what is shown can be applied, one and all
+    one = octl.run("job", "cron-get", "nightly", "-o", "json")
+    assert octl.run("job", "cron-apply", "-f", "-", stdin=one) == \
+        "changed cron nightly\n"
+    assert octl.run("job", "cron-apply", "-f", "-", stdin=octl.run(
+        "job", "cron-list", "-o", "yaml")) == "changed cron nightly\n"
+    assert "job_template:\n" in octl.run("job", "cron-get", "nightly", "-o",
+                                         "table")
+    assert json.loads(one)["name"] == "nightly"
     assert "expression" in octl.fails(SERVER, "job", "cron-apply", "-f", "-",
                                       stdin=text.replace("0 3", "99 3"))
     octl.run("job", "cron-apply", "-f", "-", code=SERVER, stdin=text
@@ -166,8 +173,7 @@ def test_recurring_jobs_and_workflows(octl):
     row = table(octl.run("job", "workflow-list", "-o", "table"))[1]
     assert row[:5] == [flow, "chain", "two", "running", "2"]
     assert octl.run("job", "workflow-cancel", flow) == "cancelled %s\n" % flow
-    assert octl.json("job", "workflow-get", flow)["workflow"]["state"] == \
-        "cancelled"
+    assert octl.json("job", "workflow-get", flow)["state"] == "cancelled"
 
 
 def test_queues_of_jobs_and_streams(octl):
@@ -176,7 +182,19 @@ def test_queues_of_jobs_and_streams(octl):
     assert octl.run("job", "queue-config", "q", "--lease", "5m",
                     "--job-retention", "1h", "--retention", "2h",
                     "--max-retries", "7") == "configured q\n"
-    config = octl.json("job", "queue-config", "q")["config"]
+    assert octl.run("job", "queue-create", "q") == "there is q\n"
+    assert octl.run("job", "queue-create", "q", "--dead-letter-max", "4") == \
+        "changed q\n"
+    config = octl.json("job", "queue-config", "q", "--default",
+                       "max-events, dead-letter-max")
+    assert config["dead_letter_max"] == 10000 and "max_events" not in config
+    for wrong in "max_jobs", "default", "":
+        octl.run("job", "queue-config", "q", "--default", wrong + ",x",
+                 code=USER)
+        assert 'no option is called "%s"' % wrong in octl.err
+    assert "exclude" in octl.fails(USER, "job", "queue-config", "q",
+                                   "--default", "lease", "--lease", "1s")
+    config = octl.json("job", "queue-config", "q")
     assert (config["max_jobs"], config["visibility_timeout_ms"],
             config["job_retention"], config["retention_ms"],
             config["max_retries"]) == (2, 300000, "1h", 7200000, 7)
