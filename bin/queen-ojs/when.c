@@ -182,25 +182,22 @@ when_instant(struct span s, int64_t now_us, int64_t *at_us)
 	return has_zone(s) && clk_parse_iso(s, at_us);
 }
 
-/* Whole hours, then the rest in the longest unit that leaves none. */
+/* As queen.stream_span writes it. */
 char *
 when_text(int64_t ms, char out[WHEN_SPAN_MAX])
 {
-	int64_t h = ms / 3600000, rest = ms % 3600000;
-	int n = 0;
+	const struct {
+		int64_t n;
+		const char *unit;
+	} parts[] = { { ms / 3600000, "h" }, { ms / 60000 % 60, "m" },
+		{ ms / 1000 % 60, "s" }, { ms % 1000, "ms" } };
+	size_t len = 0;
 
-	if (h != 0)
-		n = snprintf(out, WHEN_SPAN_MAX, "%lldh", (long long)h);
-	if (rest == 0 && h != 0)
-		return out;
-	if (rest == 0 || (rest % 1000 == 0 && rest % 60000 != 0))
-		snprintf(out + n, (size_t)(WHEN_SPAN_MAX - n), "%llds",
-			(long long)(rest / 1000));
-	else if (rest % 60000 == 0)
-		snprintf(out + n, (size_t)(WHEN_SPAN_MAX - n), "%lldm",
-			(long long)(rest / 60000));
-	else
-		snprintf(out + n, (size_t)(WHEN_SPAN_MAX - n), "%lldms",
-			(long long)rest);
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (parts[i].n != 0)
+			len += (size_t)snprintf(out + len, WHEN_SPAN_MAX - len,
+				"%lld%s", (long long)parts[i].n, parts[i].unit);
+	if (len == 0)
+		snprintf(out, WHEN_SPAN_MAX, "0s");
 	return out;
 }

@@ -18,7 +18,7 @@ enum { WHEN_SPAN_MAX = 32 };
 bool when_duration(struct span s, int64_t *ms);
 /* RFC 3339 with a zone, or `+` and an ISO 8601 duration from now_us. */
 bool when_instant(struct span s, int64_t now_us, int64_t *at_us);
-/* `84h`, `1h30m`, `90s`, `250ms`, `0s`; returns out. */
+/* `84h`, `1h30m`, `1m30s`, `250ms`, `0s`; returns out. */
 char *when_text(int64_t ms, char out[WHEN_SPAN_MAX]);
 
 #endif
