@@ -224,7 +224,8 @@ begin
 		continue when not found;
 		exit when l_at is not null;
 		perform queen.stream_make(l_id, l_now);
-		update queen.ojs_queues set stream_at = l_now, changed_at = l_now where id = l_id;
+		update queen.ojs_queues set stream_at = l_now,
+			changed_at = greatest(l_now, changed_at) where id = l_id;
 		exit;
 	end loop;
 	return l_id;

@@ -285,7 +285,9 @@ begin
 		if g.o_pins <> '{}' and queen.stream_says(s, p_now) then
 			update queen.ojs_streams c set pinned_at = p_now
 			where c.queue_id = p_queue_id;
-			o_note := array_to_string(g.o_pins, ' ');
+			o_note := format('stream "%s" is held by %s', (select q.name
+				from queen.ojs_queues q where q.id = p_queue_id),
+				array_to_string(g.o_pins, ', '));
 		end if;
 		if g.o_pins <> '{}' or g.o_young
 				or not queen.stream_grab(p_queue_id, l_next) then

@@ -78,7 +78,8 @@ begin
 	return l_n;
 end $$;
 
--- Uses up p_n transaction ids, by rows that are removed again.
+-- Uses up p_n transaction ids: each block with a handler is a subtransaction, which
+-- draws an id of its own once it writes.  The rows are removed again.
 create or replace function queen.stream_spend(p_queue_id bigint, p_n bigint)
 returns void language plpgsql volatile as $$
 declare

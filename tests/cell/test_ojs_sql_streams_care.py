@@ -97,7 +97,7 @@ def test_a_slow_consumer_pins_its_segment_not_the_others(log):
         log.append("new%d" % turn)
         assert log.got() == ["new%d" % turn]
     found = log.step(3, at(150))
-    assert (found.events, found.note) == (0, "slow")
+    assert (found.events, found.note) == (0, 'stream "q" is held by slow')
     assert log.info()["segment"] == 2
     assert log.info()["segments"][0]["pinned_by"] == ["slow"]
     assert log.step(3, at(151)).note is None  # said once per period
@@ -121,7 +121,7 @@ def test_a_member_s_batch_pins(log):
     log.append(2)
     assert log.got(member="B") == [2]
     log.step(3, at(100))
-    assert log.step(3, at(150)).note == "c"
+    assert log.step(3, at(150)).note == 'stream "q" is held by c'
     assert log.ack(one).last_tick == 4
     assert log.step(3, at(151)).events == 1
     assert present(log) == [2]
