@@ -14,6 +14,7 @@ struct batch {
 	struct span queue;
 	int64_t id;
 	bool payload;
+	struct stream_rows out;
 };
 
 static const struct pgstmt batch_stmt = { .name = "stream_batch",
@@ -79,9 +80,8 @@ write_head(struct jwrite *w, const struct batch *q, const PGresult *res)
 static void
 done(struct hsrv_req *r, void *arg, const PGresult *res)
 {
-	const struct batch *q = arg;
+	struct batch *q = arg;
 	int verdict = pgbin_i16(res, 0, HEAD_VERDICT);
-	struct buf *b = hsrv_out(r);
 	struct jwrite w;
 
 	if (verdict != STREAM_OK) {
@@ -90,17 +90,11 @@ done(struct hsrv_req *r, void *arg, const PGresult *res)
 				.queue = q->queue, .batch = q->id });
 		return;
 	}
-	jwrite_init(&w, b);
+	jwrite_init(&w, hsrv_out(r));
 	jwrite_object(&w);
 	write_head(&w, q, res);
-	buf_puts(b, ",\"messages\":[");
-	for (int i = 1; i < PQntuples(res); i++) {
-		if (i > 1)
-			buf_putc(b, ',');
-		stream_write_message(b, res, i, 0, q->payload);
-	}
-	buf_puts(b, "]}");
-	hsrv_reply(r, 200);
+	q->out = (struct stream_rows){ .req = r, .payload = q->payload };
+	stream_reply_rows(&q->out);
 }
 
 /* `payload=true` or `false`; false after 400. */

@@ -75,4 +75,17 @@ enum { STREAM_MESSAGE_COLS = 8 };
 void stream_write_message(
 	struct buf *b, const PGresult *res, int row, int col, bool payload);
 
+/* An answer that is being written; in the arena of the request. */
+struct stream_rows {
+	struct hsrv_req *req;
+	bool payload;
+	PGresult *rows;
+	int row;
+};
+/*
+ * Takes the rows of the call that is done, whose first is the head, writes
+ * `,"messages":[...]}` behind what there is of the answer, and replies.
+ */
+void stream_reply_rows(struct stream_rows *w);
+
 #endif

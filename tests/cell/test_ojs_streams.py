@@ -119,6 +119,10 @@ def test_batches_keep_order_and_bytes(ojs):
     sent = ojs.append("q", *events(*range(1000)))
     assert sent["count"] == 1000
     assert [m["seq"] for m in sent["messages"]] == list(range(4, 1004))
+    # shown the same, though it takes some turns to write
+    batch = ojs.receive("q", "c")
+    assert ojs.ask("GET", "/queues/q/batches/%d?payload=true"
+                   % batch["batch"]["id"])["messages"] == batch["messages"]
     assert drain(ojs, "q", "c") == list(range(1000))
     error = ojs.refused("POST", path("q", "messages", "batch"),
                         {"messages": events(*range(1200))}, 413,
