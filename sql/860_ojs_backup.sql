@@ -246,13 +246,13 @@ language sql volatile as $$
 	i as (
 		insert into queen.jobs (tenant, id, queue_id, created_at, enqueued_at,
 			started_at, ended_at, failed_at, due_at, expires_at, timeout_ms,
-			lease_ms, retry_delay_ms, attempt, max_attempts, state, rank,
+			lease_ms, granted_ms, retry_delay_ms, attempt, max_attempts, state, rank,
 			previous_state, ran, dead, has_error, type, worker, rate_key, doc,
 			errors, result, parents, workflow_id, unique_key, policy, rate)
 		select p_tenant, r.id, p_queue, r.created_at, r.enqueued_at, r.started_at,
 			r.ended_at, r.failed_at, r.due_at, r.expires_at, r.timeout_ms,
-			r.lease_ms, r.retry_delay_ms, r.attempt, r.max_attempts, r.state,
-			r.rank, r.previous_state, r.ran, r.dead, r.has_error, r.type,
+			r.lease_ms, r.granted_ms, r.retry_delay_ms, r.attempt,
+			r.max_attempts, r.state, r.rank, r.previous_state, r.ran, r.dead, r.has_error, r.type,
 			r.worker, r.rate_key, r.doc, r.errors, r.result, r.parents,
 			r.workflow_id, r.unique_key, r.policy, r.rate
 		from r order by r.ord

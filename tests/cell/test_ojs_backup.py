@@ -90,6 +90,23 @@ def bodies(lines):
             for line in lines]
 
 
+def kept(lines):
+    """Kind -> rows, but for numbers that are given anew."""
+    found = kinds(lines)
+    del found["header"], found["stream"][0]["segment_started_at"]
+    for job in found["job"]:
+        del job["seq"], job["queue_id"]
+    for cron in found["cron"]:
+        cron["template"] = json.dumps(cron["template"])
+    for batch in found["batch"]:
+        del batch["row"]["batch_id"]
+        for row in (batch["events"] or []) + (batch["nacks"] or []):
+            del row["batch_id"]
+    for rows in found.values():
+        rows.sort(key=json.dumps)
+    return found
+
+
 def left(db):
     """What a queue would leave in a database."""
     return db.rows("select name from queen.ojs_queues where deleted_at is null"
@@ -216,6 +233,7 @@ def test_all_of_a_queue_goes_on_in_another_server(ojs, dbctl, far, there,
     said = restore(there, lines)
     assert said.startswith('restored "q" workflow=1 job=') and \
         " event=5 " in said
+    assert kept(backup(there, "q")) == kept(lines)
     moved = new_ojs(far, QUEEN_OJS_TEST="true").start()
     after = look(moved, ids)
     # the active one is available again, and was tried once
@@ -358,6 +376,48 @@ def test_a_queue_in_use_is_of_one_moment(ojs, dbctl, far, there, folder,
             ran.append(job["id"])
             moved.ack(job["id"])
     assert sorted(ran) == sorted(i for i, s in jobs.items() if s != 5)
+
+
+def test_what_commits_late_is_in_its_tick(dbctl, db, copy, folder):
+    def append(cur, *names):
+        cur.execute("select verdict from queen.stream_append_v1(%s, 'q', %s,"
+                    " array_fill('t'::text, array[%s]), %s,"
+                    " array_fill(null::text, array[%s]))",
+                    (TENANT, list(names), len(names),
+                     [json.dumps(n) for n in names], len(names)))
+        assert cur.fetchone() == (0,)
+
+    queue = db.value("select queen.stream_ensure_v1(%s, 'q')", (TENANT,))
+    db.value("select verdict from queen.stream_subscribe_v1(%s, 'q', 'c',"
+             " '0')", (TENANT,))
+    tick = "select queen.stream_tick_v1(%s, true)" % queue
+    late, never = (db.connect(autocommit=False) for _ in range(2))
+    with db.connect().cursor() as cur, late.cursor() as cur_late, \
+            never.cursor() as cur_never:
+        append(cur_late, "late")
+        append(cur, "soon")
+        assert db.value(tick) == 2
+        late.commit()
+        append(cur, "then")
+        assert db.value(tick) == 3
+        append(cur, "last")
+        append(cur_never, "never")
+        lines = backup(dbctl, "q")
+        never.rollback()
+    assert {e["event_id"]: e["tick"] for e in kinds(lines)["event"]} == {
+        "late": 3, "soon": 2, "then": 3, "last": 0}
+    restore(ctl_of(folder, copy), lines)
+    seen = []
+    while True:
+        got = copy.rows("select batch_id, event_id from"
+                        " queen.stream_receive_v1(%s, 'q', 'c', null, 2, null,"
+                        " null)", (TENANT,))
+        if got[0][0] is None:
+            break
+        seen.append([x[1] for x in got[1:]])
+        copy.value("select verdict from queen.stream_ack_v1(%s, 'q', %s,"
+                   " null, null)", (TENANT, got[0][0]))
+    assert seen == [["soon"], ["late", "then"], ["last"]]
 
 
 # ---- the same cell ----
