@@ -47,23 +47,28 @@ say(const struct flight *f, const struct err *e)
 			(unsigned long long)suppressed);
 }
 
+void
+call_fail(struct hsrv_req *r, const struct err *e)
+{
+	bool away = e->kind == ERR_DB_RETRY || e->kind == ERR_DB_UNKNOWN ||
+		    e->kind == ERR_LIMIT || may_repeat(e);
+	struct problem p = { .status = away ? 503 : 500,
+		.code = "backend_error",
+		.retry_after_s = away ? 1 : 0 };
+
+	p.message = away ? "The database is not available at the moment."
+			 : "The database refused the operation.";
+	reply_problem(r, &p);
+}
+
 static void
 fail(struct flight *f, const struct err *e)
 {
-	struct problem p = { .code = "backend_error" };
-	bool away = e->kind == ERR_DB_RETRY || e->kind == ERR_DB_UNKNOWN ||
-		    e->kind == ERR_LIMIT || may_repeat(e);
-
 	say(f, e);
-	if (f->call.failed) {
-		f->call.failed(f->req, f->call.arg);
-		return;
-	}
-	p.status = away ? 503 : 500;
-	p.retry_after_s = away ? 1 : 0;
-	p.message = away ? "The database is not available at the moment."
-			 : "The database refused the operation.";
-	reply_problem(f->req, &p);
+	if (f->call.failed)
+		f->call.failed(f->req, f->call.arg, e);
+	else
+		call_fail(f->req, e);
 }
 
 static void

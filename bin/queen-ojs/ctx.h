@@ -25,6 +25,14 @@ struct claims;
 /* Claims of jobs; all else of jobs; streams; sweeps and reads. */
 enum lane { LANE_FETCH, LANE_JOB, LANE_STREAM, LANE_REST, LANES };
 
+enum { CTX_TOTALS_MAX = 16 };
+/* Counts of the cell, kept for as long as they are worth what they cost. */
+struct ctx_totals {
+	int64_t until_ms, asked_us;
+	int64_t value[CTX_TOTALS_MAX];
+	uint32_t known;	/* bit per value */
+};
+
 struct ctx {
 	struct loop *loop;
 	const struct settings *conf;
@@ -35,6 +43,8 @@ struct ctx {
 	int64_t clock_offset_us;	/* clock of the database less ours */
 	bool stopping;		/* draining: park nothing any more */
 	struct log_sampler failures;	/* calls that failed */
+	char stream_fault[256];	/* why a stream is refused; "" = none is */
+	struct ctx_totals totals;	/* what the last scrape counted */
 
 	struct gate *gate;
 	struct hsrv *hsrv;

@@ -14,6 +14,7 @@
 #include "job_int.h"
 #include "jwrite.h"
 #include "loop.h"
+#include "pgpool.h"
 #include "queue.h"
 #include "settings.h"
 #include "wait.h"
@@ -133,34 +134,36 @@ done(struct hsrv_req *r, void *arg, const PGresult *res)
 	if (!jobs && !f->last && wait_park(ws, &f->wait))
 		return;
 	if (f->wait_ms)
-		wait_end(ws, &f->wait);
+		wait_end(ws, &f->wait, jobs == f->count);
 	answer(r, res);
 }
 
 /* ---- waiting ---- */
 
 static void
-failed(struct hsrv_req *r, void *arg)
+failed(struct hsrv_req *r, void *arg, const struct err *e)
 {
 	struct fetch *f = arg;
-	struct problem p = { .status = 503,
-		.code = "backend_error",
-		.message = "The database is not available at the moment.",
-		.retry_after_s = 1 };
+	struct waits *ws = ctx_of(r)->waits;
 
-	wait_end(ctx_of(r)->waits, &f->wait);
-	reply_problem(r, &p);
+	/* nothing was sent for it, and it has time */
+	if (!f->last && pgpool_had_none(e) && wait_park(ws, &f->wait))
+		return;
+	if (f->wait_ms)
+		wait_end(ws, &f->wait, false);
+	call_fail(r, e);
 }
 
 static void
 run(struct hsrv_req *r, struct fetch *f)
 {
-	struct call c = { .stmt = &fetch_stmt, .lane = LANE_FETCH };
+	struct call c = { .stmt = &fetch_stmt,
+		.lane = LANE_FETCH,
+		.fill = fill,
+		.done = done,
+		.failed = failed,
+		.arg = f };
 
-	c.fill = fill;
-	c.done = done;
-	c.failed = f->wait_ms ? failed : NULL;
-	c.arg = f;
 	call_run(r, &c);
 }
 
@@ -169,6 +172,12 @@ again(struct wait *w, bool last)
 {
 	struct fetch *f = (struct fetch *)w;
 
+	/* nothing is claimed for who is away; the next in line has it */
+	if (hsrv_is_gone(w->req)) {
+		wait_end(ctx_of(w->req)->waits, w, true);
+		hsrv_drop(w->req);
+		return;
+	}
 	f->last = last;
 	run(w->req, f);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Health is a real round trip, and says so when streams wait for a rebase
- * (a cell that was restored by other means than queenctl).
+ * Health is a real round trip.  A stream that waits for its rebase, in a cell
+ * that was restored, is told as well, but is no reason to take jobs away.
  */
 #include "status.h"
 
@@ -19,8 +19,7 @@
 #include "sweep.h"
 #include "wait.h"
 
-static const struct pgstmt STMT_CHECK = { "stream_check",
-	"select queue_id, why from queen.stream_check_v1() limit 1" };
+static const struct pgstmt STMT_CLOCK = { "clock", "select queen.clock_v1()" };
 static const struct pgstmt STMT_RESET = { "jobs_reset",
 	"select queen.jobs_reset_v1($1)" };
 static const struct pgstmt STMT_METRICS = { "ojs_metrics",
@@ -90,37 +89,35 @@ status_manifest(struct hsrv_req *r)
 
 /* ---- health ---- */
 
-struct backend {
-	const char *status;
-	struct span error; /* n = 0 = none */
-	int64_t asked_us;
-};
-
+/* error NULL = the database answered what was asked at asked_us. */
 static void
-reply_health(struct hsrv_req *r, const struct backend *b)
+reply_health(struct hsrv_req *r, int64_t asked_us, const char *error)
 {
 	struct ctx *x = ctx_of(r);
+	bool whole = !x->stream_fault[0];
 	struct jwrite w;
 
 	jwrite_init(&w, hsrv_out(r));
 	jwrite_object(&w);
-	jwrite_kv_cstr(&w, "status", b->error.n ? "degraded" : "ok");
+	jwrite_kv_cstr(&w, "status", !error && whole ? "ok" : "degraded");
 	jwrite_kv_cstr(&w, "version", "1.0");
 	jwrite_kv_i64(
 		&w, "uptime_seconds", (clk_mono_ms() - x->started_ms) / 1000);
 	jwrite_key(&w, "backend");
 	jwrite_object(&w);
 	jwrite_kv_cstr(&w, "type", "postgres");
-	jwrite_kv_cstr(&w, "status", b->status);
-	if (b->error.n) {
-		jwrite_kv_str(&w, "error", b->error);
+	jwrite_kv_cstr(&w, "status", error ? "disconnected" : "connected");
+	if (error) {
+		jwrite_kv_cstr(&w, "error", error);
 	} else {
 		jwrite_key(&w, "latency_ms");
-		jwrite_f64(&w, (double)(clk_mono_us() - b->asked_us) / 1000, 3);
+		jwrite_f64(&w, (double)(clk_mono_us() - asked_us) / 1000, 3);
 	}
 	jwrite_end(&w);
+	if (!whole)
+		jwrite_kv_cstr(&w, "streams", x->stream_fault);
 	jwrite_end(&w);
-	hsrv_reply(r, b->error.n ? 503 : 200);
+	hsrv_reply(r, error ? 503 : 200);
 }
 
 static void
@@ -132,40 +129,32 @@ fill_nothing(struct hsrv_req *r, void *arg, struct pgargs *a)
 }
 
 static void
-on_check(struct hsrv_req *r, void *arg, const PGresult *res)
+on_clock(struct hsrv_req *r, void *arg, const PGresult *res)
 {
-	struct backend *b = arg;
-
-	b->status = "connected";
-	if (PQntuples(res) > 0) {
-		b->status = "needs_rebase";
-		b->error = pgbin_bytes(res, 0, 1);
-	}
-	reply_health(r, b);
+	(void)res;
+	reply_health(r, *(const int64_t *)arg, NULL);
 }
 
 static void
-on_no_check(struct hsrv_req *r, void *arg)
+on_no_clock(struct hsrv_req *r, void *arg, const struct err *e)
 {
-	struct backend *b = arg;
-
-	b->status = "disconnected";
-	b->error = SPAN_LIT("the database does not answer");
-	reply_health(r, b);
+	(void)arg;
+	(void)e;
+	reply_health(r, 0, "the database does not answer");
 }
 
 void
 status_health(struct hsrv_req *r)
 {
-	struct backend *b = arena_zalloc(hsrv_arena(r), sizeof(*b));
-	struct call c = { .stmt = &STMT_CHECK,
+	int64_t *asked_us = arena_zalloc(hsrv_arena(r), sizeof(*asked_us));
+	struct call c = { .stmt = &STMT_CLOCK,
 		.lane = LANE_REST,
 		.fill = fill_nothing,
-		.done = on_check,
-		.failed = on_no_check,
-		.arg = b };
+		.done = on_clock,
+		.failed = on_no_clock,
+		.arg = asked_us };
 
-	b->asked_us = clk_mono_us();
+	*asked_us = clk_mono_us();
 	call_run(r, &c);
 }
 
@@ -192,6 +181,13 @@ static const struct {
 	{ "stream_pinned", "queen_ojs_stream_pinned",
 		"Streams whose log a consumer holds past twice its retention." },
 };
+
+enum {
+	TOTALS = sizeof(totals) / sizeof(totals[0]),
+	TOTALS_MS = 1000, /* a scrape's totals are served again so long */
+	TOTALS_WORTH = 20, /* or as many times what they cost */
+};
+_Static_assert((int)TOTALS <= (int)CTX_TOTALS_MAX, "a place for each");
 
 static void
 write_process(struct hsrv_req *r)
@@ -221,6 +217,8 @@ write_process(struct hsrv_req *r)
 		"Connections to the database that are up.", (uint64_t)ps.up);
 	metric_one(b, "queen_ojs_db_busy", "gauge",
 		"Connections that carry a call.", (uint64_t)ps.busy);
+	metric_one(b, "queen_ojs_db_calls_total", "counter",
+		"Calls of the database.", ps.calls);
 	metric_one(b, "queen_ojs_db_errors_total", "counter",
 		"Calls of the database that failed.", ps.errors);
 	metric_one(b, "queen_ojs_sweeps_total", "counter",
@@ -240,6 +238,13 @@ write_process(struct hsrv_req *r)
 static void
 reply_metrics(struct hsrv_req *r)
 {
+	const struct ctx_totals *t = &ctx_of(r)->totals;
+
+	write_process(r);
+	for (size_t k = 0; k < TOTALS; k++)
+		if (t->known & UINT32_C(1) << k)
+			metric_one(hsrv_out(r), totals[k].metric, "gauge",
+				totals[k].help, (uint64_t)t->value[k]);
 	hsrv_set_type(r, "text/plain; version=0.0.4; charset=utf-8");
 	hsrv_reply(r, 200);
 }
@@ -247,34 +252,49 @@ reply_metrics(struct hsrv_req *r)
 static void
 on_totals(struct hsrv_req *r, void *arg, const PGresult *res)
 {
+	struct ctx_totals *t = &ctx_of(r)->totals;
+	int64_t now_ms = clk_mono_ms();
+	int64_t cost_ms = (clk_mono_us() - t->asked_us) / 1000;
+
 	(void)arg;
-	write_process(r);
+	t->known = 0;
 	for (int i = 0; i < PQntuples(res); i++)
-		for (size_t k = 0; k < sizeof(totals) / sizeof(totals[0]); k++)
-			if (span_is(pgbin_bytes(res, i, 0), totals[k].name))
-				metric_one(hsrv_out(r), totals[k].metric,
-					"gauge", totals[k].help,
-					(uint64_t)pgbin_i64(res, i, 1));
+		for (size_t k = 0; k < TOTALS; k++)
+			if (span_is(pgbin_bytes(res, i, 0), totals[k].name)) {
+				t->value[k] = pgbin_i64(res, i, 1);
+				t->known |= UINT32_C(1) << k;
+			}
+	t->until_ms = now_ms + (cost_ms * TOTALS_WORTH > TOTALS_MS
+					       ? cost_ms * TOTALS_WORTH
+					       : TOTALS_MS);
 	reply_metrics(r);
 }
 
+/* What is not known is not shown. */
 static void
-on_no_totals(struct hsrv_req *r, void *arg)
+on_no_totals(struct hsrv_req *r, void *arg, const struct err *e)
 {
 	(void)arg;
-	write_process(r);
+	(void)e;
+	ctx_of(r)->totals.known = 0;
 	reply_metrics(r);
 }
 
 void
 status_metrics(struct hsrv_req *r)
 {
+	struct ctx_totals *t = &ctx_of(r)->totals;
 	struct call c = { .stmt = &STMT_METRICS,
 		.lane = LANE_REST,
 		.fill = fill_nothing,
 		.done = on_totals,
 		.failed = on_no_totals };
 
+	if (clk_mono_ms() < t->until_ms) {
+		reply_metrics(r);
+		return;
+	}
+	t->asked_us = clk_mono_us();
 	call_run(r, &c);
 }
 

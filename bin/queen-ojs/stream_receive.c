@@ -85,7 +85,7 @@ static void
 end_wait(struct receive *q)
 {
 	if (q->begun)
-		wait_end(ctx_of(q->req)->waits, &q->wait);
+		wait_end(ctx_of(q->req)->waits, &q->wait, false);
 	q->begun = false;
 }
 
@@ -251,13 +251,16 @@ done(struct hsrv_req *r, void *arg, const PGresult *res)
 }
 
 static void
-failed(struct hsrv_req *r, void *arg)
+failed(struct hsrv_req *r, void *arg, const struct err *e)
 {
 	struct receive *q = arg;
 
+	/* nothing was sent for it, and it has time */
+	if (q->begun && !q->last && pgpool_had_none(e) &&
+		wait_park(ctx_of(r)->waits, &q->wait))
+		return;
 	end_wait(q);
-	stream_later(r, 503, "backend_error",
-		"The database is not available at the moment.");
+	call_fail(r, e);
 }
 
 static void

@@ -67,7 +67,7 @@ on_due(void *arg)
 	ws->waking = false;
 	while ((w = TAILQ_FIRST(&ws->due))) {
 		TAILQ_REMOVE(&ws->due, w, link);
-		TAILQ_INSERT_TAIL(&ws->lists[w->kind], w, link);
+		TAILQ_INSERT_HEAD(&ws->lists[w->kind], w, link);
 		w->again(w, ws->x->stopping || clk_mono_ms() >= w->deadline_ms);
 	}
 }
@@ -98,6 +98,29 @@ wants(const struct wait *w, int64_t queue_id)
 	return false;
 }
 
+/*
+ * A job is for one of those who wait: the next in line, or, when all are away
+ * in their calls, whoever finds nothing there.
+ */
+static void
+wake_one(struct waits *ws, int64_t queue_id)
+{
+	struct wait *w, *first = NULL;
+
+	TAILQ_FOREACH (w, &ws->lists[WAIT_JOBS], link)
+		if (w->parked && wants(w, queue_id)) {
+			first = w;
+			break;
+		}
+	if (first) {
+		wake(ws, first);
+		return;
+	}
+	TAILQ_FOREACH (w, &ws->lists[WAIT_JOBS], link)
+		if (wants(w, queue_id))
+			w->missed = true;
+}
+
 /* queue_id 0 = any. */
 static void
 wake_all(struct waits *ws, int kind, int64_t queue_id)
@@ -109,6 +132,16 @@ wake_all(struct waits *ws, int kind, int64_t queue_id)
 		if (!queue_id || wants(w, queue_id))
 			wake(ws, w);
 	}
+}
+
+/* Events are for every consumer. */
+static void
+wake_for(struct waits *ws, enum wait_kind kind, int64_t queue_id)
+{
+	if (kind == WAIT_JOBS)
+		wake_one(ws, queue_id);
+	else
+		wake_all(ws, kind, queue_id);
 }
 
 static void
@@ -134,7 +167,7 @@ on_hint(void *arg, const struct hint_item *i)
 
 	switch (i->kind) {
 	case HINT_JOBS:
-		wake_all(ws, WAIT_JOBS, i->queue_id);
+		wake_one(ws, i->queue_id);
 		break;
 	case HINT_EVENTS:
 		wake_all(ws, WAIT_EVENTS, i->queue_id);
@@ -161,7 +194,7 @@ waits_tell(struct waits *ws, enum wait_kind kind, int64_t queue_id)
 {
 	hint_send(ws->x->hint, kind == WAIT_JOBS ? HINT_JOBS : HINT_EVENTS,
 		queue_id, 0, 0);
-	wake_all(ws, kind, queue_id);
+	wake_for(ws, kind, queue_id);
 }
 
 void
@@ -226,7 +259,7 @@ on_look(void *arg, const PGresult *res, const struct err *e)
 
 		if (kind == WAIT_EVENTS)
 			mark_of(ws, id)->seq = pgbin_i64(res, i, 1);
-		wake_all(ws, kind, id);
+		wake_for(ws, (enum wait_kind)kind, id);
 	}
 	if (kind + 1 < KINDS)
 		look_at(ws, kind + 1);
@@ -383,10 +416,15 @@ wait_park(struct waits *ws, struct wait *w)
 }
 
 void
-wait_end(struct waits *ws, struct wait *w)
+wait_end(struct waits *ws, struct wait *w, bool more)
 {
 	unpark(ws, w);
 	TAILQ_REMOVE(&ws->lists[w->kind], w, link);
+	if (w->kind != WAIT_JOBS || (!more && !w->missed))
+		return;
+	for (size_t i = 0; i < w->queues_n; i++)
+		if (w->queue_ids[i])
+			wake_one(ws, w->queue_ids[i]);
 }
 
 /* ---- the whole ---- */

@@ -50,7 +50,8 @@ void wait_begin(struct waits *ws, struct wait *w);
  * or in a drain this must not be called: false, answer now.
  */
 bool wait_park(struct waits *ws, struct wait *w);
-void wait_end(struct waits *ws, struct wait *w);
+/* more: there may be jobs left, for the next in line. */
+void wait_end(struct waits *ws, struct wait *w, bool more);
 
 /* Something came into a queue here: wakes, and tells the other processes. */
 void waits_tell(struct waits *ws, enum wait_kind kind, int64_t queue_id);

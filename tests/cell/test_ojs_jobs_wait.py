@@ -117,6 +117,25 @@ def test_one_job_wakes_many_and_one_of_them_has_it(ojs):
     assert parked(ojs) == 0
 
 
+@pytest.mark.cellenv(QUEEN_OJS_SWEEPER="false", QUEEN_OJS_SWEEP_MS=60000)
+def test_one_job_is_looked_for_by_one(ojs):
+    """And a client that left passes it on; the rest go on waiting."""
+    ojs.push_job(queue="q")
+    ojs.fetch("q")
+    with waiting(ojs, "q", n=40) as answers:
+        before = ojs.metrics()["queen_ojs_db_calls_total"]
+        jobs = [ojs.push_job(queue="q") for _ in range(3)]
+        wait_until(lambda: parked(ojs) == 37)
+        wait_until(lambda: ojs.metrics()["queen_ojs_db_busy"] == 0)
+        # a push, a claim, a look of the one behind that finds nothing, each;
+        # and the looks of every second
+        assert ojs.metrics()["queen_ojs_db_calls_total"] - before < 20
+        ojs.ask("POST", "/jobs/batch", {"jobs": [
+            {"type": "t", "args": [], "queue": "q"} for _ in range(37)]}, 201)
+        got = [found[0]["id"] for _, found in answers()]
+    assert len(set(got)) == 40 and set(j["id"] for j in jobs) < set(got)
+
+
 def test_who_finds_nothing_is_answered_in_time(ojs):
     start = time.monotonic()
     assert ojs.fetch("none") == []
