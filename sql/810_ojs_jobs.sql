@@ -101,7 +101,8 @@ create table if not exists queen.jobs (
 	doc text not null,
 	errors text[],				-- JSON objects, oldest first
 	result text,
-	parents text,
+	parents text,				-- results, kept for itself
+	parents_of uuid,			-- or the workflow that keeps them
 	workflow_id uuid,
 	unique_key bytea,
 	policy jsonb,				-- retry policy; null = the default
@@ -181,6 +182,18 @@ language sql immutable as $$
 		else p_state end
 $$;
 
+-- Inside: what a job is shown of those before it in its workflow, a JSON array.
+create or replace function queen.workflow_parents(p_tenant uuid, p_workflow uuid,
+	p_job uuid)
+returns text
+language plpgsql stable as $$
+begin
+	return queen.workflow_results(p_tenant, p_workflow, (select m.idx
+		from queen.ojs_workflow_jobs m where m.job_id = p_job
+			and (m.tenant = p_tenant) is true
+			and (m.workflow_id = p_workflow) is true limit 1));
+end $$;
+
 -- Inside: one row, as an answer.
 create or replace function queen.job_show(p_verdict int, p_idx int, j queen.jobs,
 	p_previous smallint)
@@ -198,7 +211,9 @@ language sql stable as $$
 		case when j.has_error then j.errors[cardinality(j.errors)] end,
 		'[' || array_to_string(j.errors, ',') || ']', j.result,
 		case when j.state = 1 or p_verdict in (2, 7, 8) then j.worker end,
-		j.lease_until, p_previous, j.parents, j.workflow_id,
+		j.lease_until, p_previous, case when j.parents_of is null then j.parents
+			else queen.workflow_parents(j.tenant, j.parents_of, j.id) end,
+		j.workflow_id,
 		encode(j.unique_key, 'hex')
 $$;
 

@@ -39,6 +39,7 @@ create table if not exists queen.ojs_workflow_jobs (
 	job_id uuid not null,
 	pending boolean not null,		-- what it is when released
 	ended smallint,				-- state of its first end
+	result text,				-- of that, for the jobs behind it
 	primary key (tenant, workflow_id, idx)
 );
 -- held jobs of a queue that is dropped
@@ -47,38 +48,27 @@ create index if not exists jobs_held on queen.jobs (queue_id) where state = 8;
 -- `(... = ...) is true`, or small tables make plans that read all of it
 create index if not exists ojs_workflow_jobs_job on queen.ojs_workflow_jobs (job_id);
 
--- Inside: the results of a batch's jobs in their order, a JSON array; null for one
--- that has none any more.  More than 16 MiB is more than a job shall carry: what is
--- over is null.
-create or replace function queen.workflow_results(p_tenant uuid, p_workflow uuid)
+-- Inside: the results of the members before p_idx in their order, a JSON array; null for
+-- one that has none.  More than 16 MiB is more than a job shall carry: what is over is
+-- null.  Each is stored once, however many jobs are shown it.
+create or replace function queen.workflow_results(p_tenant uuid, p_workflow uuid,
+	p_idx int)
 returns text
-language sql stable as $$
-	select '[' || string_agg(case when r.sum <= 16777216 then r.result
-		else 'null' end, ',' order by r.idx) || ']'
-	from (select m.idx, coalesce(j.result, 'null') as result,
-			coalesce(sum(length(j.result)) over (order by m.idx), 0) as sum
-		from queen.ojs_workflow_jobs m
-		left join lateral (select x.result from queen.jobs x
-			where x.tenant = p_tenant and x.id = m.job_id
-				and x.state + 0 = 5 limit 1) j on true
-		where m.tenant = p_tenant and m.workflow_id = p_workflow
-			and m.role = 'job') r
-$$;
-
--- Inside: the results before a step, and its own behind them.
-create or replace function queen.workflow_results_add(p_parents text, p_result text)
-returns text
-language sql immutable as $$
-	select coalesce(left(p_parents, -1) || ',', '[')
-		|| case when coalesce(length(p_parents), 0)
-			+ coalesce(length(p_result), 0) <= 16777216
-			then coalesce(p_result, 'null') else 'null' end || ']'
-$$;
+language plpgsql stable as $$
+begin
+	return (select '[' || string_agg(case when r.sum <= 16777216 then r.result
+			else 'null' end, ',' order by r.idx) || ']'
+		from (select m.idx, coalesce(m.result, 'null') as result,
+				coalesce(sum(length(m.result)) over (order by m.idx), 0) as sum
+			from queen.ojs_workflow_jobs m
+			where m.tenant = p_tenant and m.workflow_id = p_workflow
+				and m.idx < p_idx and m.role in ('step', 'job')) r);
+end $$;
 
 -- Inside: held jobs become what they were put as, as if they were pushed now; those
 -- that are available, as an answer.  The caller has the workflow's lock.
 create or replace function queen.workflow_release(p_tenant uuid, p_workflow uuid,
-	p_roles text[], p_idx int, p_parents text, t timestamptz)
+	p_roles text[], p_idx int, t timestamptz)
 returns setof queen.job_out
 language plpgsql volatile as $$
 declare
@@ -89,7 +79,7 @@ begin
 			and x.role = any (p_roles) and (p_idx is null or x.idx = p_idx)
 		order by x.idx
 	loop
-		update queen.jobs j set created_at = t, parents = p_parents,
+		update queen.jobs j set created_at = t, parents_of = p_workflow,
 			state = case when m.pending then 4 when j.due_at > t then 2
 				else 0 end,
 			enqueued_at = case when not m.pending
@@ -97,6 +87,7 @@ begin
 		where j.tenant = p_tenant and j.id = m.job_id and j.state + 0 = 8
 		returning j.* into l_job;
 		if l_job.state = 0 then
+			l_job.parents_of := null;	-- for who fetches it
 			return query select f.*
 			from queen.job_show(0, m.idx, l_job, 8::smallint) f;
 		end if;
@@ -122,7 +113,7 @@ end $$;
 -- Inside: what follows from the end of member p_idx, counted already: jobs that became
 -- available.
 create or replace function queen.workflow_advance(w queen.ojs_workflows, p_idx int,
-	p_results text, t timestamptz)
+	t timestamptz)
 returns setof queen.job_out
 language plpgsql volatile as $$
 declare
@@ -130,7 +121,7 @@ declare
 begin
 	if w.kind = 'chain' and not l_failed and p_idx < w.total then
 		return query select f.* from queen.workflow_release(w.tenant, w.id,
-			'{step}', p_idx + 1, p_results, t) f;
+			'{step}', p_idx + 1, t) f;
 		return;
 	end if;
 	if w.kind <> 'chain' and w.completed + w.failed < w.total then
@@ -140,7 +131,7 @@ begin
 		return query select f.* from queen.workflow_release(w.tenant, w.id,
 			array['on_complete', case when l_failed then 'on_failure'
 				else 'on_success' end],
-			null, queen.workflow_results(w.tenant, w.id), t) f;
+			null, t) f;
 	end if;
 	perform queen.workflow_end(w.tenant, w.id, case when l_failed then 2 else 1 end,
 		t);
@@ -157,14 +148,15 @@ declare
 	t timestamptz := coalesce(p_now, clock_timestamp());
 	w queen.ojs_workflows; j queen.jobs; l_idx int; l_role text;
 begin
-	perform from queen.ojs_workflows x
+	select x.* into w from queen.ojs_workflows x
 	where x.tenant = p_tenant and x.id = p_workflow for update;
 	if not found then
 		return;
 	end if;
 	select x.* into j from queen.jobs x
 	where x.tenant = p_tenant and x.id = p_id and x.state + 0 in (5, 6, 7);
-	update queen.ojs_workflow_jobs m set ended = j.state
+	update queen.ojs_workflow_jobs m set ended = j.state, result = case
+		when j.state = 5 and w.kind <> 'group' then j.result end
 	where m.job_id = p_id and (m.tenant = p_tenant) is true
 		and (m.workflow_id = p_workflow) is true
 		and m.ended is null and j.state is not null
@@ -178,9 +170,7 @@ begin
 	where x.tenant = p_tenant and x.id = p_workflow
 	returning x.* into w;
 	if w.state = 0 then
-		return query select f.* from queen.workflow_advance(w, l_idx, case
-			when w.kind = 'chain' then queen.workflow_results_add(
-				j.parents, j.result) end, t) f;
+		return query select f.* from queen.workflow_advance(w, l_idx, t) f;
 	end if;
 end $$;
 
@@ -426,23 +416,41 @@ begin
 	return l_n;
 end $$;
 
+-- Inside: jobs of these members that may run again keep for themselves what comes
+-- before them.
+create or replace function queen.workflow_leave(p_rows tid[])
+returns void
+language plpgsql volatile as $$
+begin
+	update queen.jobs j set parents_of = null,
+		parents = queen.workflow_parents(j.tenant, j.parents_of, j.id)
+	where j.ctid = any (array(select x.row from queen.ojs_workflow_jobs m
+		cross join lateral (select y.ctid as row from queen.jobs y
+			where y.tenant = m.tenant and y.id = m.job_id
+				and y.state + 0 not in (5, 6)
+				and y.parents_of = m.workflow_id limit 1) x
+		where m.ctid = any (p_rows)));
+end $$;
+
 -- Removes workflows that ended more than seven days ago: up to p_limit of them and of
--- the rows of their jobs; how many rows.  One with more jobs goes in several calls.
+-- the rows of their jobs; how many rows.  One with more jobs goes in several calls, from
+-- its end on.
 create or replace function queen.workflow_prune(p_limit int, t timestamptz)
 returns bigint
 language plpgsql volatile as $$
 declare
-	l_old tid[]; l_jobs bigint; n bigint;
+	l_old tid[]; l_rows tid[]; l_jobs bigint; n bigint;
 begin
 	l_old := array(select w.ctid from queen.ojs_workflows w
 		where w.ended_at < t - interval '7 days'
 		order by w.ended_at limit p_limit for update skip locked);
-	delete from queen.ojs_workflow_jobs d where d.ctid = any (array(
-		select m.row from queen.ojs_workflows w
+	l_rows := array(select m.row from queen.ojs_workflows w
 		cross join lateral (select x.ctid as row from queen.ojs_workflow_jobs x
 			where x.tenant = w.tenant and x.workflow_id = w.id
-			limit p_limit) m
-		where w.ctid = any (l_old) limit p_limit));
+			order by x.idx desc limit p_limit) m
+		where w.ctid = any (l_old) limit p_limit);
+	perform queen.workflow_leave(l_rows);
+	delete from queen.ojs_workflow_jobs d where d.ctid = any (l_rows);
 	get diagnostics l_jobs = row_count;
 	delete from queen.ojs_workflows w where w.ctid = any (l_old)
 		and (select true from queen.ojs_workflow_jobs m

@@ -21,7 +21,7 @@ $$;
 -- its attempt counted.  Without its workflow, one that was held waits for activate.
 create or replace function queen.ojs_backup_job(j queen.jobs, p_workflow uuid)
 returns queen.jobs
-language plpgsql immutable as $$
+language plpgsql stable as $$
 begin
 	if j.state = 1 then
 		j.state := 0;
@@ -35,6 +35,10 @@ begin
 		j.retry_delay_ms := null;
 	elsif j.state = 8 and p_workflow is null then
 		j.state := 4;
+	end if;
+	if j.parents_of <> p_workflow or p_workflow is null and j.parents_of is not null then
+		j.parents := queen.workflow_parents(j.tenant, j.parents_of, j.id);
+		j.parents_of := null;
 	end if;
 	j.workflow_id := p_workflow;
 	return j;
@@ -226,8 +230,8 @@ begin
 		returning id),
 	m as (
 		insert into queen.ojs_workflow_jobs (tenant, workflow_id, idx, role, job_id,
-			pending, ended)
-		select p_tenant, r.id, j.idx, j.role, j.job_id, j.pending, j.ended
+			pending, ended, result)
+		select p_tenant, r.id, j.idx, j.role, j.job_id, j.pending, j.ended, j.result
 		from r join i on i.id = r.id
 		cross join lateral json_populate_recordset(null::queen.ojs_workflow_jobs,
 			r.doc -> 'jobs') j)
@@ -248,13 +252,14 @@ language sql volatile as $$
 			started_at, ended_at, failed_at, due_at, expires_at, timeout_ms,
 			lease_ms, granted_ms, retry_delay_ms, attempt, max_attempts, state, rank,
 			previous_state, ran, dead, has_error, type, worker, rate_key, doc,
-			errors, result, parents, workflow_id, unique_key, policy, rate)
+			errors, result, parents, parents_of, workflow_id, unique_key, policy,
+			rate)
 		select p_tenant, r.id, p_queue, r.created_at, r.enqueued_at, r.started_at,
 			r.ended_at, r.failed_at, r.due_at, r.expires_at, r.timeout_ms,
 			r.lease_ms, r.granted_ms, r.retry_delay_ms, r.attempt,
 			r.max_attempts, r.state, r.rank, r.previous_state, r.ran, r.dead, r.has_error, r.type,
 			r.worker, r.rate_key, r.doc, r.errors, r.result, r.parents,
-			r.workflow_id, r.unique_key, r.policy, r.rate
+			r.parents_of, r.workflow_id, r.unique_key, r.policy, r.rate
 		from r order by r.ord
 		on conflict (tenant, id) do nothing
 		returning id)

@@ -4,13 +4,16 @@ Workflows of queen-ojs: chains, groups, and batches with callbacks, each job
 pushed once, each end counted once, whoever ends what at the same time.
 """
 import itertools
+import json
 import threading
 import uuid
 
 import psycopg2.extras
 import pytest
 
+from ojsjobkit import Jobs, policy, spec
 from queenlib import TENANT, rows, wait_until
+from sqlkit import at
 
 pytestmark = pytest.mark.cellenv(QUEEN_OJS_SWEEPER="false")
 
@@ -508,3 +511,32 @@ def test_pruned(db, sessions):
     left = [db.value(prune, ("7 days 1 minute",)) for _ in range(4)]
     assert left[0] == 100 and sum(left) == 262 and left[3] == 0
     assert db.value("select count(*) from queen.ojs_workflow_jobs") == 2
+
+
+def test_each_result_is_stored_once(db):
+    """However many steps are shown it; who may run again after its workflow
+    is gone has them for itself."""
+    jobs = Jobs(db.connect())
+    steps = [spec(policy=policy(dead=True), max_attempts=1)
+             for _ in range(20)]
+    jobs.workflow("chain", ["step"] * 20, *steps, now=1)
+    results = []
+    for n in range(19):
+        (row,) = jobs.fetch(now=2)
+        assert (json.loads(row.parents) if n else row.parents) == (
+            results or None)
+        results.append("%d" % n + "x" * 999)
+        jobs.rows("select queen.jobs_ack_v1(%s, %s, null, null, %s, %s)",
+                  TENANT, row.id, json.dumps(results[-1]), at(3))
+    assert db.row("select (select sum(length(result)) from"
+                  " queen.ojs_workflow_jobs), (select count(parents) from"
+                  " queen.jobs)") == (sum(len(r) + 2 for r in results), 0)
+    (last,) = jobs.fetch(now=4)
+    jobs.nack(last.id, now=5)
+    while db.value("select queen.ojs_purge_v1(7, %s)", (at(8 * 86400),)):
+        pass
+    assert db.value("select count(*) from queen.ojs_workflow_jobs") == 0
+    assert jobs.call("jobs_dead_retry_v1", last.id).verdict == "ok"
+    (again,) = jobs.fetch()
+    assert (again.id, json.loads(again.parents)) == (last.id, results)
+    assert jobs.get(row.id).parents is None
