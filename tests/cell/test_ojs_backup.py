@@ -378,6 +378,7 @@ def test_a_queue_in_use_is_of_one_moment(ojs, dbctl, far, there, folder,
     assert sorted(ran) == sorted(i for i, s in jobs.items() if s != 5)
 
 
+@pytest.mark.allpg
 def test_what_commits_late_is_in_its_tick(dbctl, db, copy, folder):
     def append(cur, *names):
         cur.execute("select verdict from queen.stream_append_v1(%s, 'q', %s,"
@@ -475,6 +476,7 @@ def try_restore(ctl, path):
 
 # ---- what is refused ----
 
+@pytest.mark.allpg
 def test_what_is_not_whole_leaves_nothing(ojs, dbctl, copy, folder):
     fill(ojs)
     fill_stream(ojs)
