@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Receives.  Each try is one call; between tries of one that waits there is
- * no connection.  An answer may hold a hundred thousand messages: it is
- * written straight from the rows into memory of the right size, some turns of
- * the loop long.
+ * no connection.
  */
 #include <stdlib.h>
 
@@ -23,11 +21,6 @@
 #include "stream_int.h"
 #include "wait.h"
 
-enum {
-	ROWS_PER_TURN = 1000,
-	BYTES_PER_TURN = 2 << 20,
-	MESSAGE_ROOM = 160 /* of the members that each message has */
-};
 /* Of payloads and headers in one answer; a shorter batch is chosen then. */
 static const int64_t max_bytes = 64 << 20;
 
@@ -39,8 +32,7 @@ struct receive {
 	int64_t queue_id;
 	bool begun; /* the waiter is in its list */
 	bool last;
-	PGresult *rows; /* being written */
-	int row;
+	struct stream_rows out;
 };
 
 static const struct pgstmt receive_stmt = { .name = "stream_receive",
@@ -112,57 +104,14 @@ write_head(struct receive *q, const PGresult *res)
 	jwrite_key(&w, "created_at");
 	jwrite_iso_ms(&w, pgbin_time(res, 0, HEAD_AT));
 	jwrite_end(&w);
-	buf_puts(hsrv_out(q->req), ",\"messages\":[");
-}
-
-/* So that the answer is never moved while it grows. */
-static size_t
-room_for(const PGresult *res)
-{
-	size_t n = 0;
-
-	for (int i = 1; i < PQntuples(res); i++) {
-		n += MESSAGE_ROOM;
-		for (int col = 1; col <= 4; col++)
-			n += (size_t)PQgetlength(res, i, col);
-	}
-	return n;
-}
-
-static void
-write_turn(void *arg)
-{
-	struct receive *q = arg;
-	struct ctx *x = ctx_of(q->req);
-	struct buf *b = hsrv_out(q->req);
-	size_t full = b->len + BYTES_PER_TURN;
-	int rows_n = PQntuples(q->rows), until = q->row + ROWS_PER_TURN;
-
-	/* A drain waits for nobody who takes another turn. */
-	for (; q->row < rows_n &&
-		(x->stopping || (q->row < until && b->len < full));
-		q->row++) {
-		if (q->row > 1)
-			buf_putc(b, ',');
-		stream_write_message(b, q->rows, q->row, 0, true);
-	}
-	if (q->row < rows_n) {
-		loop_later(x->loop, write_turn, q);
-		return;
-	}
-	PQclear(q->rows);
-	buf_puts(b, "]}");
-	hsrv_reply(q->req, 200);
 }
 
 static void
 answer_batch(struct receive *q, const PGresult *res)
 {
 	write_head(q, res);
-	buf_reserve(hsrv_out(q->req), room_for(res));
-	q->rows = pgpool_take_result(ctx_of(q->req)->pool);
-	q->row = 1;
-	write_turn(q);
+	q->out = (struct stream_rows){ .req = q->req, .payload = true };
+	stream_reply_rows(&q->out);
 }
 
 static void
@@ -183,9 +132,9 @@ answer_too_large(struct receive *q, const PGresult *res)
 
 	reply_no(q->req, 413, "batch_too_large",
 		arena_cstr(hsrv_arena(q->req), details),
-		"The next batch has %lld messages, `max` is %d; the smallest "
-		"`max` that works is %lld.",
-		size, q->in.max, need);
+		"The %s batch has %lld messages, `max` is %d.",
+		pgbin_bool(res, 0, HEAD_AGAIN) ? "active" : "smallest next",
+		need, q->in.max);
 }
 
 /* ---- tries ---- */

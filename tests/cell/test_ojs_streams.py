@@ -409,6 +409,7 @@ def test_max_is_a_ceiling(ojs):
                         {"consumer": "c", "max": 29}, 413, "batch_too_large")
     assert error["details"] == {"max": 29, "batch_size": 30,
                                 "smallest_max": 30}
+    assert "active batch has 30 messages" in error["message"]
     ojs.stream_ack("q", got["batch"]["id"])
     # a tick in between is a place to stop at
     ojs.append("q", *events(1, 2))
@@ -418,6 +419,7 @@ def test_max_is_a_ceiling(ojs):
     error = ojs.refused("POST", path("q", "receive"),
                         {"consumer": "c", "max": 1}, 413, "batch_too_large")
     assert error["details"] == {"max": 1, "batch_size": 5, "smallest_max": 2}
+    assert "next batch has 2 messages" in error["message"]
     got = ojs.receive("q", "c", max=3)
     assert numbers(got) == [1, 2]
     ojs.stream_ack("q", got["batch"]["id"])
