@@ -29,9 +29,15 @@ struct restore {
 	bool ended;
 };
 
+static int64_t
+number(const PGresult *res, int column)
+{
+	return strtoll(PQgetvalue(res, 0, column), NULL, 10);
+}
+
 /* Says no: the answer's columns are verdict, idx, what. */
 static int
-refuse(const struct restore *r, int verdict, int64_t line, const char *what)
+refuse(const struct restore *r, int64_t verdict, int64_t line, const char *what)
 {
 	if (verdict == 4)
 		return ctl_fail(CTL_SERVER,
@@ -45,7 +51,8 @@ flush_batch(struct restore *r)
 {
 	const char *params[] = { r->tenant, r->queue_id, r->kind, NULL };
 	PGresult *res;
-	int code = CTL_OK, verdict;
+	int64_t verdict;
+	int code = CTL_OK;
 
 	if (r->batch.len == 0)
 		return CTL_OK;
@@ -57,10 +64,9 @@ flush_batch(struct restore *r)
 		4, params);
 	if (!res)
 		return CTL_SERVER;
-	verdict = atoi(PQgetvalue(res, 0, 0));
+	verdict = number(res, 0);
 	if (verdict)
-		code = refuse(r, verdict,
-			r->first + atoll(PQgetvalue(res, 0, 1)) - 1,
+		code = refuse(r, verdict, r->first + number(res, 1) - 1,
 			PQgetvalue(res, 0, 2));
 	PQclear(res);
 	buf_reset(&r->batch);
@@ -72,7 +78,8 @@ begin_queue(struct restore *r, struct span header)
 {
 	const char *params[] = { r->tenant, r->as, header.p };
 	PGresult *res;
-	int code = backup_begin(r->pg, "begin"), verdict;
+	int64_t verdict;
+	int code = backup_begin(r->pg, "begin");
 
 	if (code != 0)
 		return code;
@@ -82,7 +89,7 @@ begin_queue(struct restore *r, struct span header)
 		3, params);
 	if (!res)
 		return CTL_SERVER;
-	verdict = atoi(PQgetvalue(res, 0, 0));
+	verdict = number(res, 0);
 	snprintf(r->queue_id, sizeof(r->queue_id), "%s", PQgetvalue(res, 0, 1));
 	snprintf(r->name, sizeof(r->name), "%s", PQgetvalue(res, 0, 2));
 	if (verdict == 1)
@@ -231,7 +238,7 @@ commit(struct restore *r)
 		2, params);
 	int code = res ? CTL_OK : CTL_SERVER;
 
-	if (res && atoi(PQgetvalue(res, 0, 0)))
+	if (res && number(res, 0))
 		code = ctl_fail(CTL_USER,
 			"the backup does not fit together: "
 			"%s",
