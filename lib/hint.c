@@ -11,6 +11,7 @@
 
 #include "buf.h"
 #include "err.h"
+#include "log.h"
 #include "loop.h"
 #include "map.h"
 #include "pgbin.h"
@@ -20,6 +21,7 @@ enum {
 	HINT_COALESCE_MS = 5,
 	HINT_WAITING_MAX = 65536,
 	HINT_LAG_MS = 10000, /* a NOTIFY that takes longer is lost */
+	HINT_ECHO_MS = 5000, /* until one's own NOTIFY has to be heard */
 };
 
 struct hint {
@@ -32,6 +34,7 @@ struct hint {
 	uint32_t *set; /* places: index of the item + 1, 0 = free */
 	size_t set_cap; /* power of two, over 2 * items_n */
 	struct loop_timer timer;
+	struct loop_timer echo; /* runs until we heard ourselves */
 	bool flying;
 	bool lost; /* something was dropped */
 	struct hint_stats stats;
@@ -208,6 +211,44 @@ count_and_pass(void *arg, const struct hint_item *i)
 	h->ev.on_hint(h->ev.arg, i);
 }
 
+/* ---- is anything heard at all ---- */
+
+static void
+on_silence(void *arg)
+{
+	struct hint *h = arg;
+
+	h->stats.deaf = true;
+	log_line(LOG_WARN, "hint",
+		"NOTIFY is not heard, not even our own: use a direct or a "
+		"session-mode connection; looking once a second until then",
+		NULL);
+}
+
+/* Our name and nothing more: to others it is no hint. */
+static void
+send_echo(struct hint *h)
+{
+	struct pgargs a;
+	struct buf b = BUF_ZERO;
+
+	buf_put(&b, h->name.p, h->name.len);
+	buf_putc(&b, ' ');
+	pgargs_init(&a);
+	pgargs_text(&a, buf_span(&b));
+	buf_fini(&b);
+	h->flying = true;
+	pgconn_send(
+		h->conn, "select pg_notify('queen_hint', $1)", &a, on_sent, h);
+}
+
+static bool
+is_own(const struct hint *h, struct span payload)
+{
+	return payload.n > h->name.len && payload.p[h->name.len] == ' ' &&
+	       memcmp(payload.p, h->name.p, h->name.len) == 0;
+}
+
 static void
 on_notify(void *arg, const PGnotify *n)
 {
@@ -215,6 +256,10 @@ on_notify(void *arg, const PGnotify *n)
 	struct err e = ERR_ZERO;
 
 	if (strcmp(n->relname, "queen_hint") != 0)
+		return;
+	loop_timer_stop(&h->echo);
+	h->stats.deaf = false;
+	if (is_own(h, span_of(n->extra)))
 		return;
 	/* what does not parse was not sent by one of us: no harm, no word */
 	if (hint_parse(span_of(n->extra), buf_span(&h->name), count_and_pass, h,
@@ -231,10 +276,15 @@ on_event(void *arg, enum pgconn_event ev, const struct err *why)
 	if (ev == PGCONN_UP) {
 		if (h->lost)
 			hint_flush(h);
+		else if (!h->flying)
+			send_echo(h);
+		loop_timer_start(&h->echo, HINT_ECHO_MS);
 		h->ev.on_up(h->ev.arg);
-	} else if (h->items_n) {
-		drop_all(h);
+		return;
 	}
+	loop_timer_stop(&h->echo);
+	if (h->items_n)
+		drop_all(h);
 }
 
 struct hint *
@@ -252,6 +302,7 @@ hint_new(struct loop *l, const char *conninfo, const char *application_name,
 	h->ev = *ev;
 	hint_write_name(&h->name, name);
 	loop_timer_init(&h->timer, l, hint_flush, h);
+	loop_timer_init(&h->echo, l, on_silence, h);
 	h->conn = pgconn_new(l, conninfo, application_name, on_event, h);
 	pgconn_session_add(h->conn, "listen queen_hint");
 	pgconn_on_notify(h->conn, on_notify, h);
@@ -266,6 +317,7 @@ hint_free(struct hint *h)
 		return;
 	pgconn_free(h->conn);
 	loop_timer_fini(&h->timer);
+	loop_timer_fini(&h->echo);
 	buf_fini(&h->name);
 	free(h->items);
 	free(h->set);
@@ -276,7 +328,7 @@ void
 hint_stats(const struct hint *h, struct hint_stats *out)
 {
 	*out = h->stats;
-	out->up = pgconn_is_up(h->conn);
+	out->up = pgconn_is_up(h->conn) && !h->stats.deaf;
 }
 
 /* ---- the payload ---- */

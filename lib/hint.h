@@ -64,7 +64,8 @@ void hint_send(struct hint *h, enum hint_kind kind, int64_t queue_id,
 
 struct hint_stats {
 	uint64_t sent, received, dropped, payloads;
-	bool up;
+	bool deaf;	/* it is connected and does not hear itself */
+	bool up;	/* connected, and not known to be deaf */
 };
 void hint_stats(const struct hint *h, struct hint_stats *out);
 

@@ -10,6 +10,7 @@
 #include "clk.h"
 #include "ctx.h"
 #include "err.h"
+#include "hint.h"
 #include "hsrv.h"
 #include "jwrite.h"
 #include "metric.h"
@@ -196,8 +197,10 @@ write_process(struct hsrv_req *r)
 	struct buf *b = hsrv_out(r);
 	struct sweep_stats ss;
 	struct pgpool_stats ps;
+	struct hint_stats hints;
 	struct hsrv_stats hs;
 
+	hint_stats(x->hint, &hints);
 	sweep_stats(x->sweep, &ss);
 	pgpool_stats(x->pool, &ps);
 	hsrv_stats(x->hsrv, &hs);
@@ -213,6 +216,8 @@ write_process(struct hsrv_req *r)
 	metric_one(b, "queen_ojs_parked", "gauge",
 		"Fetches and receives that wait.",
 		(uint64_t)waits_parked(x->waits));
+	metric_one(b, "queen_ojs_hints_up", "gauge",
+		"1 while NOTIFY of other processes is heard.", hints.up);
 	metric_one(b, "queen_ojs_db_up", "gauge",
 		"Connections to the database that are up.", (uint64_t)ps.up);
 	metric_one(b, "queen_ojs_db_busy", "gauge",

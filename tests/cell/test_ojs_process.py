@@ -3,8 +3,10 @@
 queen-ojs as a process: boot and exit codes, manifest, health, metrics, the
 database away and back, due work shared by two of them, and the drain.
 """
+import select
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -12,6 +14,7 @@ import pytest
 
 from loadkit import Workers
 from ojskit import MEDIA
+from proxykit import NO_MESSAGE, Proxy, Side
 from queenlib import Port, binary, wait_until
 
 
@@ -159,6 +162,58 @@ def test_an_outage_is_503_and_passes(ojs, pg):
         w.join(30)
     assert parked == [{"jobs": []}]
     assert [j["id"] for j in ojs.fetch("a")] == [job["id"]]
+
+
+class Mute(Proxy):
+    """A pooler that gives its connections to whoever asks: no NOTIFY."""
+
+    def _pipe(self, one, two):
+        front, back = Side(False), Side(True)
+        try:
+            while not self.stop.is_set():
+                for s in select.select([one, two], [], [], 0.1)[0]:
+                    data = s.recv(1 << 20)
+                    if not data:
+                        return
+                    side = front if s is one else back
+                    side.data += data
+                    while (m := side.next()) is not None:
+                        if s is one and not side.typed:
+                            code = struct.unpack_from("!I", m, 4)[0]
+                            side.typed = code not in NO_MESSAGE
+                            back.bytes_due += code in NO_MESSAGE
+                        if s is one:
+                            two.sendall(m)
+                        elif m[:1] != b"A":
+                            one.sendall(m)
+        except OSError:
+            pass
+        finally:
+            one.close()
+            two.close()
+
+
+def test_who_hears_no_notify_says_so_and_looks(new_ojs, pg):
+    mute = Mute(pg.port.number)
+    try:
+        deaf = new_ojs(PG_PORT=mute.port.number).start()
+        other = new_ojs().start()
+        wait_until(lambda: deaf.metrics()["queen_ojs_hints_up"] == 0)
+        assert other.metrics()["queen_ojs_hints_up"] == 1
+        assert "session-mode" in deaf.log_text()
+        other.push_job(queue="q")
+        other.fetch("q")
+        with Workers() as w:
+            got = []
+            w.start(lambda: got.extend(deaf.fetch("q", wait_ms=5000)))
+            wait_until(lambda: deaf.metrics()["queen_ojs_parked"] == 1)
+            start = time.monotonic()
+            job = other.push_job(queue="q")
+            w.join(10)
+        assert [j["id"] for j in got] == [job["id"]]
+        assert time.monotonic() - start < 3
+    finally:
+        mute.close()
 
 
 # ---- due work ----
