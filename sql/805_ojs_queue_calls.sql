@@ -195,22 +195,27 @@ end $$;
 
 -- ---- counted ----
 
--- Inside: jobs of a queue that may be fetched at t, and those being worked on.
+-- Inside: jobs of a queue that may be fetched at t, and those being worked on, each
+-- counted up to p_most; null = all.
 create or replace function queen.ojs_queue_ready(p_queue bigint, t timestamptz,
-	out available bigint, out active bigint)
+	p_most bigint, out available bigint, out active bigint)
 language plpgsql stable as $$
 begin
-	select sum(x.n) into available from (
-		select count(*) n from queen.jobs j where j.queue_id = p_queue
+	select count(*) into available from (
+		select from queen.jobs j where j.queue_id = p_queue
 			and j.state = 0 and j.rate_key is null
 		union all
-		select count(*) from queen.jobs j where j.queue_id = p_queue
+		select from queen.jobs j where j.queue_id = p_queue
 			and j.state = 0 and j.rate_key is not null
 		union all
-		select count(*) from queen.jobs j where j.queue_id = p_queue
-			and j.state in (2, 3) and j.due_at <= t) x;
-	select count(*) filter (where j.state = 1) into active from queen.jobs j
-	where j.queue_id = p_queue and j.state in (1, 4);
+		select from queen.jobs j where j.queue_id = p_queue
+			and j.state in (2, 3) and j.due_at <= t
+		limit p_most) x;
+	select count(*) into active from (
+		-- as a range of the queue's own index: no plan takes that of all leases
+		select from queen.jobs j where j.queue_id = p_queue and j.state in (1, 4)
+			and j.state < 4
+		limit p_most) x;
 end $$;
 
 -- Inside: what ended of a queue's jobs, and within the hour before t.
@@ -245,7 +250,8 @@ begin
 end $$;
 
 -- The queues of a tenant by name, after p_after or from p_offset on: first a
--- row with their overall number alone, then up to p_limit of them.  No locks.
+-- row with their overall number alone, then up to p_limit of them.  Counts end at 10000,
+-- but of events; those of a stream are null while it is dropped or rotated.  No locks.
 create or replace function queen.ojs_queue_list_v1(p_tenant uuid, p_after text,
 	p_offset bigint, p_limit int, p_now timestamptz default null)
 returns table (total bigint, name text, paused boolean, created_at timestamptz,
@@ -263,14 +269,17 @@ begin
 	where q.tenant = p_tenant and q.deleted_at is null;
 	return query
 	select null::bigint, q.name::text, q.paused_at is not null, q.created_at,
-		j.available, j.active, coalesce(s.events, 0),
-		coalesce(s.consumers, 0), coalesce(s.dead_letters, 0)
+		j.available, j.active, s.events, s.consumers, s.dead_letters
 	from (select x.* from queen.ojs_queues x
 		where x.tenant = p_tenant and x.deleted_at is null
 			and x.name > coalesce(p_after, '') collate "C"
 		order by x.name offset p_offset limit p_limit) q
-	cross join lateral queen.ojs_queue_ready(q.id, t) j
-	left join lateral queen.stream_counts(q.id) s on q.stream_at is not null
+	cross join lateral queen.ojs_queue_ready(q.id, t, 10000) j
+	cross join lateral (select 0::bigint as events, 0::bigint as consumers,
+			0::bigint as dead_letters where q.stream_at is null
+		union all
+		select c.* from queen.stream_counts_some(q.id, 10000) c
+		where q.stream_at is not null) s
 	order by q.name;
 end $$;
 
@@ -300,7 +309,7 @@ begin
 		r.available + w.scheduled + w.retryable, e.completed_hour,
 		e.failed_hour, e.duration_ms, e.wait_ms, coalesce(s.events, 0),
 		coalesce(s.consumers, 0), coalesce(s.dead_letters, 0)
-	from queen.ojs_queue_ready(l_id, t) r
+	from queen.ojs_queue_ready(l_id, t, null) r
 	cross join queen.ojs_queue_ended(l_id, t) e
 	cross join lateral (select count(*) filter (where j.state = 2) scheduled,
 			count(*) filter (where j.state = 3) retryable

@@ -2,11 +2,11 @@
 -- What is to be seen of streams.  Schemas and locks: 850.
 --
 --   stream_news_v1       whose log moved on
---   stream_info_v1, stream_consumers_v1, stream_counts
+--   stream_info_v1, stream_consumers_v1, stream_counts, stream_counts_some
 --
 -- Tables written: none.
 
--- Numbers of a queue for lists: zeros without a log.
+-- Numbers of a queue: zeros without a log.
 create or replace function queen.stream_counts(p_queue_id bigint,
 	out events bigint, out consumers bigint, out dead_letters bigint)
 language plpgsql volatile as $$
@@ -20,6 +20,25 @@ begin
 			(select count(*) from %1$I.stream_dead_letters)',
 			queen.stream_schema(p_queue_id)) into consumers, dead_letters;
 	end if;
+end $$;
+
+-- The same for a list, consumers and dead letters counted up to p_most each; nulls when
+-- there is no log, or somebody drops or rotates it now.  Keeps no lock: its block is
+-- undone, as the locks of the tables of many logs would fill the server's table.
+create or replace function queen.stream_counts_some(p_queue_id bigint, p_most bigint,
+	out events bigint, out consumers bigint, out dead_letters bigint)
+language plpgsql volatile as $$
+begin
+	if pg_try_advisory_xact_lock_shared(1869247281, queen.stream_key(p_queue_id)) then
+		execute format('select queen.stream_events_n($1),
+			(select count(*) from (select from %1$I.stream_subscriptions limit $2) s),
+			(select count(*) from (select from %1$I.stream_dead_letters limit $2) d)',
+			queen.stream_schema(p_queue_id))
+		into events, consumers, dead_letters using p_queue_id, p_most;
+	end if;
+	raise exception sqlstate 'QOJ01';
+exception when sqlstate 'QOJ01' or undefined_table or invalid_schema_name then
+	null;
 end $$;
 
 -- Takes the log's key shared and says whether there is a log.

@@ -40,6 +40,21 @@ fill(struct hsrv_req *r, void *arg, struct pgargs *a)
 	pgargs_i32(a, g->limit + 1);
 }
 
+/* Null while nobody can look at it. */
+static void
+stream_write(struct jwrite *w, const PGresult *res, int row)
+{
+	if (pgbin_null(res, row, LIST_EVENTS)) {
+		jwrite_null(w);
+		return;
+	}
+	jwrite_object(w);
+	jwrite_kv_i64(w, "events", pgbin_i64(res, row, LIST_EVENTS));
+	jwrite_kv_i64(w, "consumers", pgbin_i64(res, row, LIST_CONSUMERS));
+	jwrite_kv_i64(w, "dead_letters", pgbin_i64(res, row, LIST_DEAD));
+	jwrite_end(w);
+}
+
 static void
 queue_write(struct jwrite *w, const PGresult *res, int row)
 {
@@ -55,11 +70,7 @@ queue_write(struct jwrite *w, const PGresult *res, int row)
 	jwrite_kv_i64(w, "active", pgbin_i64(res, row, LIST_ACTIVE));
 	jwrite_end(w);
 	jwrite_key(w, "stream");
-	jwrite_object(w);
-	jwrite_kv_i64(w, "events", pgbin_i64(res, row, LIST_EVENTS));
-	jwrite_kv_i64(w, "consumers", pgbin_i64(res, row, LIST_CONSUMERS));
-	jwrite_kv_i64(w, "dead_letters", pgbin_i64(res, row, LIST_DEAD));
-	jwrite_end(w);
+	stream_write(w, res, row);
 	jwrite_end(w);
 }
 

@@ -163,3 +163,43 @@ def test_a_page_reads_its_rows(db):
         after = calls.reads()
         assert after[0] == before[0]
         assert after[1] - before[1] <= most, sql
+
+
+def test_a_list_counts_so_far_and_keeps_no_lock(db):
+    """Of 40 logs, of which one is being rotated, and of a queue with more
+    than a list has to tell."""
+    calls, other = Calls(db), Calls(db)
+    ids = [calls.rows("select queen.stream_ensure_v1(%s, %s)", TENANT,
+                      "s%02d" % n)[0][0] for n in range(40)]
+    calls.rows("insert into queen.ojs_queues (tenant, name) values (%s, 'j')",
+               TENANT)
+    calls.rows("insert into queen.jobs (tenant, id, queue_id, created_at,"
+               " enqueued_at, max_attempts, state, rank, type, doc) select %s,"
+               " gen_random_uuid(), q.id, %s, %s, 1, case when i > 60 then 0"
+               " when i > 30 then 1 else 4 end, 0, 't', '' from"
+               " generate_series(1, 12000) i, queen.ojs_queues q"
+               " where q.name = 'j'", TENANT, at(0), at(0))
+    calls.rows("insert into queen_ojs_%d.stream_dead_letters (consumer,"
+               " event_id, seq, type, payload, retry_count, reason, created_at,"
+               " failed_at, bytes) select 'c', i::text, i, 't', '1', 1, 'r',"
+               " %%s, %%s, 1 from generate_series(1, 10001) i" % ids[3], at(0),
+               at(0))
+    other.rows("begin")
+    other.rows("select pg_advisory_xact_lock(1869247281,"
+               " queen.stream_key(%s))", ids[7])
+    calls.rows("begin")
+    found = calls.rows("select name, available, active, events, consumers,"
+                       " dead_letters from queen.ojs_queue_list_v1(%s, null,"
+                       " 0, 200) where name is not null", TENANT)
+    (locks,), = calls.rows("select count(*) from pg_locks where pid ="
+                           " pg_backend_pid()")
+    assert locks < 60
+    found = {r[0]: r[1:] for r in found}
+    assert found.pop("j") == (10000, 30, 0, 0, 0)
+    assert found.pop("s03") == (0, 0, 0, 0, 10000)
+    assert found.pop("s07") == (0, 0, None, None, None)
+    assert set(found.values()) == {(0, 0, 0, 0, 0)} and len(found) == 38
+    calls.rows("rollback")
+    calls.rows("drop schema queen_ojs_%d cascade" % ids[9])
+    assert calls.rows("select events from queen.ojs_queue_list_v1(%s, 's08', 0,"
+                      " 1) where name is not null", TENANT) == [(None,)]
