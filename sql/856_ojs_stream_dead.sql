@@ -5,13 +5,14 @@
 --   stream_dead_v1, stream_dead_count_v1     newest first
 --   stream_dead_replay_v1, stream_dead_replay_all_v1, stream_dead_purge_v1
 
--- The dead letters of a queue, of one consumer with p_consumer, newest first;
--- p_after = id of the last one seen, or null.
+-- The dead letters of a queue, of one consumer with p_consumer, newest first, 8 MiB
+-- of them and one more at most; p_after = id of the last one seen, or null.
+-- more = there is one behind this row.
 create or replace function queen.stream_dead_v1(p_tenant uuid, p_queue text, p_consumer text,
 	p_limit int, p_offset bigint, p_after bigint, p_now timestamptz default null)
 returns table (id bigint, consumer text, message_id text, seq bigint, type text, payload text,
 	headers text, retry_count int, reason text, created_at timestamptz,
-	failed_at timestamptz)
+	failed_at timestamptz, more boolean)
 language plpgsql volatile as $$
 declare
 	l record;
@@ -20,11 +21,18 @@ begin
 	if l.o_live then
 		return query execute format('select d.id, d.consumer::text, d.event_id, d.seq, d.type,
 				d.payload::text, d.headers::text, d.retry_count, d.reason, d.created_at,
-				d.failed_at
-			from %I.stream_dead_letters d where ' || concat_ws(' and ', 'true',
-				case when p_consumer is not null then 'd.consumer = $1' end,
-				case when p_after is not null then 'd.id < $2' end)
-			|| ' order by d.id desc limit $3 offset $4', queen.stream_schema(l.o_id))
+				d.failed_at, p.more
+			from (select x.id, row_number() over w as nr, lead(x.id) over w is not null as more,
+					sum(x.bytes) over w - x.bytes as before
+				from (select d.id, d.bytes from %1$I.stream_dead_letters d where '
+				|| concat_ws(' and ', 'true',
+					case when p_consumer is not null then 'd.consumer = $1' end,
+					case when p_after is not null then 'd.id < $2' end)
+				|| ' order by d.id desc limit $3::bigint + 1 offset $4) x
+				window w as (order by x.id desc)) p
+			join %1$I.stream_dead_letters d on d.id = p.id
+			where p.nr <= $3 and p.before < 8388608 order by d.id desc',
+			queen.stream_schema(l.o_id))
 		using p_consumer, p_after, p_limit, coalesce(p_offset, 0);
 	end if;
 end $$;

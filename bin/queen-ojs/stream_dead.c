@@ -40,7 +40,7 @@ static const struct pgstmt count_stmt = { .name = "stream_dead_count",
 	.sql = "select queen.stream_dead_count_v1($1, $2, $3)" };
 static const struct pgstmt list_stmt = { .name = "stream_dead",
 	.sql = "select id, consumer, message_id, seq, type, payload, headers, "
-	       "retry_count, reason, created_at, failed_at "
+	       "retry_count, reason, created_at, failed_at, more "
 	       "from queen.stream_dead_v1($1, $2, $3, $4, $5, $6)" };
 enum {
 	DEAD_ID,
@@ -53,7 +53,8 @@ enum {
 	DEAD_RETRIES,
 	DEAD_REASON,
 	DEAD_AT,
-	DEAD_FAILED_AT
+	DEAD_FAILED_AT,
+	DEAD_MORE
 };
 
 static void
@@ -74,7 +75,7 @@ fill_list(struct hsrv_req *r, void *arg, struct pgargs *a)
 	const struct dead *q = arg;
 
 	fill_count(r, arg, a);
-	pgargs_i32(a, q->page.limit + 1);
+	pgargs_i32(a, q->page.limit);
 	pgargs_i64(a, q->page.offset);
 	if (q->behind)
 		pgargs_i64(a, q->id);
@@ -108,8 +109,8 @@ static void
 listed(struct hsrv_req *r, void *arg, const PGresult *res)
 {
 	const struct dead *q = arg;
-	bool more = PQntuples(res) > q->page.limit;
-	int n = more ? q->page.limit : PQntuples(res);
+	int n = PQntuples(res);
+	bool more = n > 0 && pgbin_bool(res, n - 1, DEAD_MORE);
 	struct span key = SPAN_ZERO;
 	struct jwrite w;
 

@@ -331,7 +331,7 @@ def test_too_many_retries_make_a_dead_letter(log):
     assert [m.outcome for m in log.receive().messages] == [2]
     (dead,) = log.dead()
     assert dead == (row.dead_letter_id, "c", "e1", 3, "t", "1", None, 2,
-                    "broken", at(0), at(9))
+                    "broken", at(0), at(9), False)
     log.ack(batch)
     log.subscribe("d", "now")
     back = log.call("stream_dead_replay_v1", dead.id)
@@ -402,6 +402,21 @@ def test_dead_letters_are_listed_replayed_purged(log):
     assert log.got() == [2, 3, 2, 3]
     assert log.call("stream_dead_replay_v1", 77).verdict == NO_DEAD
     assert log.call("stream_dead_purge_v1", 0, 9).purged == 0
+
+
+def test_a_page_of_dead_letters_is_not_beyond_memory(log):
+    log.configure(max_retries=0)
+    ids = ["e%d" % n for n in range(4)]
+    log.append(*["x" * (3 << 20)] * 4, ids=ids)
+    batch = log.receive()
+    for i in ids:
+        log.nack(batch, i)
+    page = log.dead()
+    assert [(d.message_id, d.more) for d in page] == [
+        ("e3", True), ("e2", True), ("e1", True)]
+    assert [(d.message_id, d.more) for d in log.dead(after=page[2].id)] == [
+        ("e0", False)]
+    assert [d.more for d in log.dead(limit=1)] == [True]
 
 
 def test_one_dead_letter_that_fails_stops_no_other(log):
