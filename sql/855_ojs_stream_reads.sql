@@ -51,19 +51,20 @@ begin
 		and q.deleted_at is null and q.stream_at is not null);
 end $$;
 
--- Of the logs in p_queue_ids those with events that came since p_seqs, each
--- with what to ask with next time.  Nothing is missed: an event counts from the
--- moment it is committed, whatever its seq.  It may come twice while a long
--- transaction runs.  A log that somebody drops or rotates now is left out.
-create or replace function queen.stream_news_v1(p_queue_ids bigint[], p_seqs bigint[],
+-- Of the logs in p_queue_ids those with events that came since p_xids, each
+-- with the transaction id to ask with next time, 0 at first.  Nothing is missed:
+-- an event counts from the moment it is committed, whatever its seq.  It may come
+-- twice while a long transaction runs.  A log that somebody drops or rotates now
+-- is left out.
+create or replace function queen.stream_news_v1(p_queue_ids bigint[], p_xids bigint[],
 	p_now timestamptz default null)
-returns table (queue_id bigint, seq bigint)
+returns table (queue_id bigint, xid bigint)
 language plpgsql volatile as $$
 declare
 	l_from bigint; l_cur smallint;
 begin
 	perform queen.stream_isolation();
-	for queue_id, l_from in select distinct * from unnest(p_queue_ids, p_seqs) u order by 1
+	for queue_id, l_from in select distinct * from unnest(p_queue_ids, p_xids) u order by 1
 	loop
 		continue when not pg_try_advisory_xact_lock_shared(1869247281,
 			queen.stream_key(queue_id));
@@ -75,8 +76,8 @@ begin
 		execute format('select pg_snapshot_xmin(pg_current_snapshot())::text::bigint
 			where exists (select from %1$I.stream_events
 				where segment in (%2$s, %3$s) and txid >= %4$L)',
-			queen.stream_schema(queue_id), l_cur, (l_cur + 2) % 3, l_from) into seq;
-		if seq is not null then
+			queen.stream_schema(queue_id), l_cur, (l_cur + 2) % 3, l_from) into xid;
+		if xid is not null then
 			return next;
 		end if;
 	end loop;

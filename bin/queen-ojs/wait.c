@@ -38,13 +38,13 @@ struct waits {
 /* What the last look at a log said to ask with next; 0 = none yet. */
 struct mark {
 	int64_t queue_id; /* key */
-	int64_t seq;
+	int64_t xid;
 };
 
 static const struct pgstmt STMT_READY = { "jobs_ready",
 	"select queue_id from queen.jobs_ready_v1($1)" };
 static const struct pgstmt STMT_NEWS = { "stream_news",
-	"select queue_id, seq from queen.stream_news_v1($1, $2)" };
+	"select queue_id, xid from queen.stream_news_v1($1, $2)" };
 
 /* ---- waking ---- */
 
@@ -258,7 +258,7 @@ on_look(void *arg, const PGresult *res, const struct err *e)
 		int64_t id = pgbin_i64(res, i, 0);
 
 		if (kind == WAIT_EVENTS)
-			mark_of(ws, id)->seq = pgbin_i64(res, i, 1);
+			mark_of(ws, id)->xid = pgbin_i64(res, i, 1);
 		wake_for(ws, (enum wait_kind)kind, id);
 	}
 	if (kind + 1 < KINDS)
@@ -326,7 +326,7 @@ look_at(struct waits *ws, int kind)
 	if (kind == WAIT_EVENTS) {
 		pgargs_array(&a, PGARGS_I64);
 		for (size_t i = 0; i < n; i++)
-			pgargs_item_i64(&a, mark_of(ws, ids[i])->seq);
+			pgargs_item_i64(&a, mark_of(ws, ids[i])->xid);
 		pgargs_close(&a);
 	}
 	free(ids);

@@ -441,7 +441,7 @@ def test_work_waits_for_nacks_under_way(db, log):
 
 
 def test_news_come_with_the_commit_whatever_the_seq(db, log):
-    news = "select queue_id, seq from queen.stream_news_v1(%s, %s)"
+    news = "select queue_id, xid from queen.stream_news_v1(%s, %s)"
     late = log.beside(db, autocommit=False)
     log.append(1)
     ((queue, token),) = log.rows(news, [log.id, 99], [0, 0])
