@@ -533,6 +533,12 @@ def test_each_result_is_stored_once(db):
                   " queen.jobs)") == (sum(len(r) + 2 for r in results), 0)
     (last,) = jobs.fetch(now=4)
     jobs.nack(last.id, now=5)
+    # a backup without the workflow has them with the job
+    kept = db.rows("select b.parents, b.parents_of::text from queen.jobs j,"
+                   " unnest(array[null, j.workflow_id]) w,"
+                   " queen.ojs_backup_job(j, w) b where j.id = %s"
+                   " order by 2", (last.id,))
+    assert kept == [(None, last.workflow_id), (last.parents, None)]
     while db.value("select queen.ojs_purge_v1(7, %s)", (at(8 * 86400),)):
         pass
     assert db.value("select count(*) from queen.ojs_workflow_jobs") == 0
