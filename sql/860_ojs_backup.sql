@@ -257,8 +257,9 @@ language sql volatile as $$
 		select p_tenant, r.id, p_queue, r.created_at, r.enqueued_at, r.started_at,
 			r.ended_at, r.failed_at, r.due_at, r.expires_at, r.timeout_ms,
 			r.lease_ms, r.granted_ms, r.retry_delay_ms, r.attempt,
-			r.max_attempts, r.state, r.rank, r.previous_state, r.ran, r.dead, r.has_error, r.type,
-			r.worker, r.rate_key, r.doc, r.errors, r.result, r.parents,
+			r.max_attempts, r.state, r.rank, r.previous_state, r.ran, r.dead,
+			r.has_error, r.type, r.worker, r.rate_key, r.doc, r.errors, r.result,
+			r.parents,
 			r.parents_of, r.workflow_id, r.unique_key, r.policy, r.rate
 		from r order by r.ord
 		on conflict (tenant, id) do nothing

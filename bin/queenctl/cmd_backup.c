@@ -117,8 +117,9 @@ put_row(struct backup *b, struct span kind, struct span line)
 			line, "header.split_workflows", 0, &b->c->arena);
 	if (split)
 		fprintf(stderr,
-			"queenctl: %" PRId64 " workflows have jobs in other "
-			"queues: theirs here are backed up without them\n",
+			"queenctl: workflows with jobs in other queues: "
+			"%" PRId64 "; their jobs here are backed up without "
+			"them\n",
 			split);
 }
 
