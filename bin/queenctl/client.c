@@ -426,12 +426,29 @@ client_check(const struct client_reply *r)
 	return check(r, "");
 }
 
+/* Whose errors are objects of their own. */
+static bool
+is_ojs(const struct client_reply *r)
+{
+	struct arena a = ARENA_ZERO;
+	struct err e = ERR_ZERO;
+	bool yes = doc_check(buf_span(&r->body), &e) == 0 &&
+		   doc_str(buf_span(&r->body), "error.code", NULL, &a);
+
+	arena_fini(&a);
+	return yes;
+}
+
 int
 client_answer(struct ctl *ctl, const struct client_reply *r, const char *where)
 {
 	struct err e = ERR_ZERO;
-	int code = check(r, where);
+	int code;
 
+	if (ctl->target.ojs && r->status == 404 && !is_ojs(r))
+		return ctl_fail(CTL_SERVER, "%s%s is no queen-ojs (HTTP 404)",
+			where, ctl->target.url);
+	code = check(r, where);
 	if (code == 0 && r->body.len && doc_check(buf_span(&r->body), &e) != 0)
 		code = ctl_fail(CTL_SERVER, "the answer of %s is %s",
 			ctl->target.url, e.text);

@@ -145,6 +145,9 @@ set_fields(struct ctl *c, const struct cmd_call *a, struct context_file *f,
 		context_set(&x->server, c->ask.server);
 	if (cmd_global(a, "insecure")->typed)
 		x->insecure = c->ask.insecure;
+	if (cmd_typed(a, "ojs-url") && *cmd_str(a, "ojs-url") &&
+		context_check_url(cmd_str(a, "ojs-url"), &e) != 0)
+		return ctl_fail_err(&e);
 	if (cmd_typed(a, "ojs-url"))
 		context_set(&x->ojs_url, cmd_str(a, "ojs-url"));
 	if (cmd_typed(a, "token-ref"))

@@ -41,6 +41,7 @@ struct context_target {
 	char *tenant;		/* UUID, NULL = the default tenant */
 	char *context;		/* name in use, NULL = none */
 	bool insecure;
+	bool ojs;		/* it is queen-ojs */
 };
 
 /*
@@ -72,11 +73,14 @@ char *context_token_path(const struct context_file *f, const char *name);
 char *context_keep_token(const struct context_file *f, const char *name,
 	const char *token, struct err *e);
 
+/* ERR_CONFIG when requests cannot go there. */
+int context_check_url(const char *url, struct err *e)
+	__attribute__((warn_unused_result));
 int context_resolve(const struct context_ask *ask, struct context_target *t,
 	struct err *e) __attribute__((warn_unused_result));
 /*
- * The same for queen-ojs: QUEEN_OJS_URL, else ojs_url of the context unless
- * another server is named, else the host of that server on port 6634.
+ * The same for queen-ojs: QUEEN_OJS_URL, else ojs_url of the context, neither
+ * when another server is named; else the host of that server on port 6634.
  */
 int context_resolve_ojs(const struct context_ask *ask,
 	struct context_target *t, struct err *e)

@@ -61,8 +61,8 @@ choose(const struct context_file *f, const struct context_ask *ask,
 	return 0;
 }
 
-static int
-check_url(const char *url, struct err *e)
+int
+context_check_url(const char *url, struct err *e)
 {
 	size_t n = strlen(url);
 
@@ -107,7 +107,7 @@ ask_cell(struct context_target *t, bool ojs, struct err *e)
 static int
 set_url(struct context_target *t, const char *url, struct err *e)
 {
-	if (check_url(url, e) != 0)
+	if (context_check_url(url, e) != 0)
 		return -1;
 	t->url = strdup(url);
 	for (size_t n = strlen(t->url); n && t->url[n - 1] == '/'; n--)
@@ -122,7 +122,7 @@ set_ojs_port(struct context_target *t, const char *url, struct err *e)
 	const char *host;
 	size_t n;
 
-	if (check_url(url, e) != 0)
+	if (context_check_url(url, e) != 0)
 		return -1;
 	host = strstr(url, "://") + 3;
 	n = strcspn(host, host[0] == '[' ? "]/" : ":/");
@@ -231,18 +231,48 @@ find_server(const struct context_ask *ask, const struct context *c,
 	return url ? set_url(t, url, e) : ask_cell(t, false, e);
 }
 
+/* The same but for slashes at the end; one that is not named is the other. */
+static bool
+is_same(const char *named, const char *server)
+{
+	size_t n = named ? strlen(named) : 0, m = server ? strlen(server) : 0;
+
+	while (n && named[n - 1] == '/')
+		n--;
+	while (m && server[m - 1] == '/')
+		m--;
+	return !named || (n == m && memcmp(named, server, n) == 0);
+}
+
+/* Who writes where the routes are means where they begin. */
+static int
+set_ojs_url(struct context_target *t, const char *url, struct err *e)
+{
+	static const char routes[] = "/ojs/v1";
+	size_t n, m = sizeof(routes) - 1;
+
+	if (set_url(t, url, e) != 0)
+		return -1;
+	n = strlen(t->url);
+	if (n > m && strcmp(t->url + n - m, routes) == 0)
+		t->url[n - m] = '\0';
+	return 0;
+}
+
 static int
 find_ojs(const struct context_ask *ask, const struct context *c,
 	struct context_target *t, struct err *e)
 {
-	const char *url = env("QUEEN_OJS_URL");
-	const char *server =
-		ask->server && *ask->server ? ask->server : env("QUEEN_SERVER");
+	const char *url = env("QUEEN_OJS_URL"), *server = env("QUEEN_SERVER");
+	const char *named = ask->server && *ask->server ? ask->server : NULL;
 
-	if (!url && !server && c)
-		url = c->ojs_url;
-	if (url)
-		return set_url(t, url, e);
+	/* each address of queen-ojs belongs to the server beside it */
+	if (url && is_same(named, server || !c ? server : c->server))
+		return set_ojs_url(t, url, e);
+	if (named)
+		server = named;
+	if (c && c->ojs_url && is_same(server, c->server))
+		return set_ojs_url(t, c->ojs_url, e);
 	if (!server && c)
 		server = c->server;
 	return server ? set_ojs_port(t, server, e) : ask_cell(t, true, e);
@@ -287,5 +317,8 @@ int
 context_resolve_ojs(
 	const struct context_ask *ask, struct context_target *t, struct err *e)
 {
-	return resolve(find_ojs, ask, t, e);
+	if (resolve(find_ojs, ask, t, e) != 0)
+		return -1;
+	t->ojs = true;
+	return 0;
 }

@@ -66,6 +66,24 @@ def test_a_job_from_push_to_its_end(octl):
     assert row[1:] == ["job.completed", job, "mail.send", "mail", "3"]
 
 
+def test_who_is_asked_is_queen_ojs(octl, ojs, cell):
+    url = octl.env["QUEEN_OJS_URL"]
+    at = "http://127.0.0.1:%d" % cell.port.number
+    assert octl.json("job", "queue-list", QUEEN_OJS_URL=url + "/ojs/v1/") == []
+    for command in (("job", "queue-list"), ("job", "push", "t", "[]"),
+                    ("stream", "info", "s")):
+        assert octl.fails(SERVER, *command, QUEEN_OJS_URL=at) == \
+            "queenctl: %s is no queen-ojs (HTTP 404)\n" % at
+    assert octl.fails(SERVER, "job", "push", "t", stdin="[]\n",
+                      QUEEN_OJS_URL=at) == \
+        "queenctl: %s is no queen-ojs (HTTP 404)\n" % at
+    assert "cannot reach http://127.0.0.9:6634: " in octl.fails(
+        SERVER, "job", "queue-list", "--server", "http://127.0.0.9:1")
+    assert octl.fails(USER, "config", "set-context", "c", "--ojs-url",
+                      "nonsense") == (
+        'queenctl: server "nonsense" must start with http:// or https://\n')
+
+
 def test_lines_become_jobs(octl):
     assert octl.run("job", "push", "t", "--batch", "2", stdin="[1]\n\n[2]\n"
                     "[3]\n") == "sent=3\n"

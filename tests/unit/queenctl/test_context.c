@@ -133,10 +133,23 @@ queen_ojs_is_beside_the_server_unless_told(void **state)
 	ojs(&none, "http://b:2");
 	/* that of the context would be another cell's */
 	ojs(&(struct context_ask){ .server = "http://c:3" }, "http://c:6634");
+	ojs(&(struct context_ask){ .server = "http://a:1/" }, "http://b:2");
+	setenv("QUEEN_SERVER", "http://a:1", 1);
+	ojs(&none, "http://b:2");
 	setenv("QUEEN_SERVER", "http://d:4", 1);
 	ojs(&none, "http://d:6634");
 	setenv("QUEEN_OJS_URL", "https://e:5//", 1);
 	ojs(&none, "https://e:5");
+	ojs(&(struct context_ask){ .server = "http://d:4/" }, "https://e:5");
+	/* and that of the environment, too */
+	ojs(&(struct context_ask){ .server = "http://a:1" }, "http://b:2");
+	ojs(&(struct context_ask){ .server = "http://c:3" }, "http://c:6634");
+	unsetenv("QUEEN_SERVER");
+	ojs(&(struct context_ask){ .server = "http://c:3" }, "http://c:6634");
+	ojs(&(struct context_ask){ .server = "http://a:1" }, "https://e:5");
+	/* what the routes begin with is no part of it */
+	setenv("QUEEN_OJS_URL", "https://e:5/x/ojs/v1/", 1);
+	ojs(&none, "https://e:5/x");
 	setenv("QUEEN_OJS_URL", "e:5", 1);
 	assert_int_equal(context_resolve_ojs(&none, &t, &e), -1);
 	assert_non_null(strstr(e.text, "must start with http://"));
