@@ -165,6 +165,42 @@ def test_a_page_reads_its_rows(db):
         assert after[1] - before[1] <= most, sql
 
 
+def test_indexes_cover_the_jobs_of_a_queue(db):
+    """Whatever is said of a queue finds a job in each state it may have: a
+    queue is purged when its last one is gone."""
+    calls = Calls(db)
+    for state, limited, dead in [
+            (s, l, d) for s in range(9) for l in (False, True)
+            for d in (False, True) if s == 7 or not d]:
+        (queue,), = calls.rows("select queue_id from queen.ojs_queue_ensure("
+                               "%s, '{q}')", TENANT)
+        calls.rows("insert into queen.jobs (tenant, id, queue_id, created_at,"
+                   " enqueued_at, due_at, wake_at, ended_at, max_attempts,"
+                   " state, rank, type, doc, dead, rate_key) select %s,"
+                   " gen_random_uuid(), %s, %s, %s, %s, %s, case when i in"
+                   " (5, 6, 7) then %s::timestamptz end, 1, i, 0, 't', '', %s,"
+                   " %s from generate_series(%s, %s) i", TENANT, queue, at(0),
+                   at(0), at(0), at(0), at(0), dead, "k" if limited else None,
+                   state, state)
+        found = calls.rows(
+            "select queen.ojs_queue_has_jobs(%s), available, active"
+            " from queen.ojs_queue_ready(%s, %s, 9)", queue, queue, NOW)
+        assert found == [(True, int(state in (0, 2, 3)), int(state == 1))]
+        if state != 8:
+            assert calls.rows("select queen.jobs_open(%s, 9)", queue) == [
+                (int(state < 5),)]
+        stats, = calls.rows(
+            "select available + pending + active + completed + cancelled"
+            " + discarded from queen.ojs_queue_stats_v1(%s, 'q', %s)", TENANT,
+            NOW)
+        assert stats == (int(state != 8),)
+        calls.rows("select queen.ojs_queue_drop_v1(%s, 'q', %s)", TENANT, NOW)
+        assert calls.rows("select queen.ojs_purge_v1(9, %s)", NOW) == [(2,)]
+        assert calls.rows("select count(*) from queen.jobs") == [(0,)]
+        assert calls.rows("select queen.ojs_queue_has_jobs(%s)",
+                          queue) == [(False,)]
+
+
 def test_a_list_counts_so_far_and_keeps_no_lock(db):
     """Of 40 logs, of which one is being rotated, and of a queue with more
     than a list has to tell."""
