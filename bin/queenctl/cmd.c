@@ -71,6 +71,30 @@ find_phrase(const struct cmd_group *g, const char *verb)
 	return NULL;
 }
 
+const char *
+cmd_second_word(const struct cmd_phrase *p, const char *first)
+{
+	size_t n = strlen(first);
+
+	return n && strncmp(p->verb, first, n) == 0 && p->verb[n] == '-'
+		       ? p->verb + n + 1
+		       : NULL;
+}
+
+bool
+cmd_is_first_word(const char *group, const char *first)
+{
+	int n = 0;
+
+	for (size_t i = 0; i < cmd_phrases_n(); i++) {
+		const struct cmd_phrase *p = cmd_phrase_at(i);
+
+		n += p->group && strcmp(p->group, group) == 0 &&
+		     cmd_second_word(p, first);
+	}
+	return n > 1;
+}
+
 void
 cmd_args_range(const char *args, int *min, int *max)
 {
@@ -257,18 +281,37 @@ unknown(struct line *l, const struct cmd_group *g, const char *word)
 }
 
 /* `dead list` for dead-list: takes the second word too. */
-static const struct cmd_phrase *
-find_joined(struct line *l, const struct cmd_group *g, const char *word)
+static int
+take_joined(struct line *l, const struct cmd_group *g, const char *word)
 {
-	const struct cmd_phrase *p = NULL;
+	bool alone = l->at >= l->argc || is_flag(l->argv[l->at]);
 	char both[64];
 
-	if (g && l->at < l->argc && !is_flag(l->argv[l->at]) &&
-		snprintf(both, sizeof(both), "%s-%s", word, l->argv[l->at]) <
-			(int)sizeof(both))
-		p = find_phrase(g, both);
-	l->at += p != NULL;
-	return p;
+	if (!g)
+		return unknown(l, g, word);
+	if (!alone && snprintf(both, sizeof(both), "%s-%s", word,
+			      l->argv[l->at]) < (int)sizeof(both))
+		l->call->phrase = find_phrase(g, both);
+	if (l->call->phrase) {
+		l->at++;
+		return 0;
+	}
+	if (!cmd_is_first_word(g->name, word))
+		return unknown(l, g, word);
+	if (!alone)
+		return err_set(l->e, ERR_INPUT,
+			"unknown command \"%s %.60s\" for \"queenctl %s\"; see "
+			"queenctl %s %s --help",
+			word, l->argv[l->at], g->name, g->name, word);
+	/* as for a group without a verb */
+	l->call->help_first = word;
+	l->call->help = true;
+	while (l->at < l->argc)
+		if (!is_flag(l->argv[l->at]))
+			return unknown(l, g, word);
+		else if (take_dashed(l, l->argv[l->at++]) != 0)
+			return -1;
+	return 0;
 }
 
 /* The words that choose the phrase; flags between them are global ones. */
@@ -294,11 +337,10 @@ take_phrase(struct line *l)
 			continue;
 		}
 		l->call->phrase = find_phrase(g, word);
-		if (!l->call->phrase)
-			l->call->phrase = find_joined(l, g, word);
-		if (!l->call->phrase)
-			return unknown(l, g, word);
-		l->call->help_group = NULL;
+		if (!l->call->phrase && take_joined(l, g, word) != 0)
+			return -1;
+		if (l->call->phrase)
+			l->call->help_group = NULL;
 		return 0;
 	}
 	/* no verb: tell what there is */

@@ -77,6 +77,7 @@ struct cmd_call {
 	struct cmd_value global[CMD_FLAGS_MAX];
 	bool help;
 	const struct cmd_group *help_group;	/* help of a group */
+	const char *help_first;	/* and in it of the verbs that begin so */
 };
 
 /*
@@ -96,6 +97,10 @@ const struct cmd_value *cmd_global(const struct cmd_call *a, const char *name);
 
 /* True when word is one of the space-separated words. */
 bool cmd_is_word(const char *words, const char *word);
+/* What follows first and a hyphen in the verb; NULL = it begins otherwise. */
+const char *cmd_second_word(const struct cmd_phrase *p, const char *first);
+/* True when several verbs of the group begin with it. */
+bool cmd_is_first_word(const char *group, const char *first);
 /* `<queue> [partition]`: how many must and may be given. */
 void cmd_args_range(const char *args, int *min, int *max);
 

@@ -41,11 +41,11 @@ flags(struct buf *b, const struct cmd_flag *f)
 }
 
 static void
-verb(struct buf *b, const struct cmd_phrase *p)
+verb(struct buf *b, const struct cmd_phrase *p, const char *word)
 {
 	char left[120];
 
-	snprintf(left, sizeof(left), "%s%s%s", p->verb, p->args ? " " : "",
+	snprintf(left, sizeof(left), "%s%s%s", word, p->args ? " " : "",
 		p->args ? p->args : "");
 	entry(b, left, p->help);
 }
@@ -59,7 +59,7 @@ help_top(struct buf *b)
 		    "commands:\n");
 	for (size_t i = 0; i < cmd_phrases_n(); i++)
 		if (!cmd_phrase_at(i)->group)
-			verb(b, cmd_phrase_at(i));
+			verb(b, cmd_phrase_at(i), cmd_phrase_at(i)->verb);
 	buf_puts(b, "\ngroups (queenctl GROUP --help):\n");
 	for (size_t i = 0; i < cmd_groups_n; i++)
 		entry(b, cmd_groups[i].name, cmd_groups[i].help);
@@ -71,19 +71,22 @@ help_top(struct buf *b)
 }
 
 static void
-help_group(struct buf *b, const struct cmd_group *g)
+help_group(struct buf *b, const struct cmd_group *g, const char *first)
 {
 	buf_printf(b,
-		"%s\n\nusage: queenctl %s COMMAND [ARGUMENT]... "
+		"%s\n\nusage: queenctl %s%s%s COMMAND [ARGUMENT]... "
 		"[FLAG]...\n",
-		g->help, g->name);
-	if (g->aliases)
+		g->help, g->name, first ? " " : "", first ? first : "");
+	if (g->aliases && !first)
 		buf_printf(b, "also: %s\n", g->aliases);
 	buf_puts(b, "\ncommands:\n");
-	for (size_t i = 0; i < cmd_phrases_n(); i++)
-		if (cmd_phrase_at(i)->group &&
-			strcmp(cmd_phrase_at(i)->group, g->name) == 0)
-			verb(b, cmd_phrase_at(i));
+	for (size_t i = 0; i < cmd_phrases_n(); i++) {
+		const struct cmd_phrase *p = cmd_phrase_at(i);
+		const char *word = first ? cmd_second_word(p, first) : p->verb;
+
+		if (word && p->group && strcmp(p->group, g->name) == 0)
+			verb(b, p, word);
+	}
 }
 
 /* Flags behind ` -- ` would be the command's. */
@@ -122,7 +125,7 @@ cmd_help(const struct cmd_call *a, struct buf *out)
 	if (a->phrase)
 		help_phrase(out, a->phrase);
 	else if (a->help_group)
-		help_group(out, a->help_group);
+		help_group(out, a->help_group, a->help_first);
 	else
 		help_top(out);
 }

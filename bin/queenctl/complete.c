@@ -12,6 +12,65 @@
 
 typedef void (*path_fn)(struct buf *b, const char *path, const char *alias);
 
+/* The first word of a verb that may be typed as two; 0 = it has one. */
+static int
+first_of(const struct cmd_phrase *p)
+{
+	char word[64];
+	int n = (int)strcspn(p->verb, "-");
+
+	snprintf(word, sizeof(word), "%.*s", n, p->verb);
+	return p->group && cmd_is_first_word(p->group, word) ? n : 0;
+}
+
+/* No phrase above has the same first word. */
+static bool
+is_first(size_t at)
+{
+	const struct cmd_phrase *p = cmd_phrase_at(at), *q;
+	int n = first_of(p);
+
+	for (size_t i = 0; n && i < at; i++) {
+		q = cmd_phrase_at(i);
+		if (q->group && strcmp(p->group, q->group) == 0 &&
+			strncmp(p->verb, q->verb, (size_t)n + 1) == 0)
+			return false;
+	}
+	return n != 0;
+}
+
+/* `job queue drop` leads where `job queue-drop` does. */
+static void
+joined(struct buf *b, path_fn fn, const struct cmd_phrase *p, const char *to)
+{
+	int n = first_of(p);
+	char at[80];
+
+	if (!n)
+		return;
+	snprintf(at, sizeof(at), "%s_%.*s:%s", p->group, n, p->verb,
+		p->verb + n + 1);
+	fn(b, at, to);
+}
+
+/* The first of two words, with the path that the second goes on from. */
+static void
+each_first_word(struct buf *b, path_fn fn)
+{
+	char at[64], to[64];
+
+	for (size_t i = 0; i < cmd_phrases_n(); i++) {
+		const struct cmd_phrase *p = cmd_phrase_at(i);
+		int n = first_of(p);
+
+		if (!is_first(i))
+			continue;
+		snprintf(at, sizeof(at), "%s:%.*s", p->group, n, p->verb);
+		snprintf(to, sizeof(to), "%s_%.*s", p->group, n, p->verb);
+		fn(b, at, to);
+	}
+}
+
 /* Every word with the path it leads to, aliases too. */
 static void
 each_word(struct buf *b, path_fn fn)
@@ -39,6 +98,7 @@ each_word(struct buf *b, path_fn fn)
 			v->verb);
 		snprintf(at, sizeof(at), "%s:%s", group, v->verb);
 		fn(b, at, to);
+		joined(b, fn, v, to);
 		for (const char *p = v->aliases; p && *p; p += strspn(p, " ")) {
 			size_t n = strcspn(p, " ");
 
@@ -47,6 +107,7 @@ each_word(struct buf *b, path_fn fn)
 			p += n;
 		}
 	}
+	each_first_word(b, fn);
 }
 
 static void
@@ -144,6 +205,28 @@ word_list(struct buf *b, const char *group)
 }
 
 static void
+second_cases(struct buf *b, const char *set)
+{
+	for (size_t i = 0; i < cmd_phrases_n(); i++) {
+		const struct cmd_phrase *p = cmd_phrase_at(i);
+		char first[64];
+
+		if (!is_first(i))
+			continue;
+		snprintf(first, sizeof(first), "%.*s", first_of(p), p->verb);
+		buf_printf(b, "\t%s_%s) %s\"", p->group, first, set);
+		for (size_t k = i; k < cmd_phrases_n(); k++) {
+			const struct cmd_phrase *q = cmd_phrase_at(k);
+			const char *word = cmd_second_word(q, first);
+
+			if (word && q->group && strcmp(q->group, p->group) == 0)
+				buf_printf(b, " %s", word);
+		}
+		buf_puts(b, "\" ;;\n");
+	}
+}
+
+static void
 word_cases(struct buf *b, const char *set)
 {
 	buf_printf(b, "\t'') %s\"", set);
@@ -154,6 +237,7 @@ word_cases(struct buf *b, const char *set)
 		word_list(b, cmd_groups[i].name);
 		buf_puts(b, "\" ;;\n");
 	}
+	second_cases(b, set);
 	buf_printf(b, "\tcompletion) %s\"bash zsh\" ;;\n", set);
 }
 

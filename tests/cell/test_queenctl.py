@@ -275,7 +275,11 @@ def test_completion_scripts_load(alone, shell):
                           check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     if shell == "bash":
-        ask = ('. "$0"; COMP_WORDS=(queenctl -o json queue des); '
-               'COMP_CWORD=4; _queenctl; echo "${COMPREPLY[@]}"')
-        assert subprocess.check_output(["bash", "-c", ask, path]) == \
-            b"describe\n"
+        for line, words in (("-o json queue des", b"describe\n"),
+                            ("job dead ''", b"list retry delete\n"),
+                            ("jobs dead retry --y", b"--yes\n"),
+                            ("job dead retry ''", b"\n")):
+            ask = ('. "$0"; COMP_WORDS=(queenctl %s); '
+                   'COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _queenctl; '
+                   'echo "${COMPREPLY[@]}"' % line)
+            assert subprocess.check_output(["bash", "-c", ask, path]) == words

@@ -220,8 +220,42 @@ a_verb_of_two_words_may_be_typed_as_such(void **state)
 	assert_string_equal(a.arg[0], "q");
 	assert_int_equal(PARSE(&a, &e, "job", "dead", "--yes"), -1);
 	assert_int_equal(PARSE(&a, &e, "job", "dead", "quux"), -1);
-	assert_string_equal(e.text, "unknown command \"dead\" for \"queenctl "
+	assert_string_equal(e.text,
+		"unknown command \"dead quux\" for \"queenctl job\"; see "
+		"queenctl job dead --help");
+	assert_int_equal(PARSE(&a, &e, "job", "de", "list"), -1);
+	assert_string_equal(e.text, "unknown command \"de\" for \"queenctl "
 				    "job\"; see queenctl job --help");
+}
+
+static void
+the_first_of_two_words_has_help_of_its_own(void **state)
+{
+	struct buf b = BUF_ZERO;
+	struct cmd_call a;
+	struct err e;
+
+	(void)state;
+	assert_int_equal(PARSE(&a, &e, "job", "dead"), 0);
+	assert_true(a.help);
+	assert_int_equal(PARSE(&a, &e, "jobs", "dead", "--help"), 0);
+	cmd_help(&a, &b);
+	buf_putc(&b, '\0');
+	assert_string_equal(b.p,
+		"Jobs of queen-ojs: push, fetch, ack, cancel.\n\n"
+		"usage: queenctl job dead COMMAND [ARGUMENT]... [FLAG]...\n\n"
+		"commands:\n"
+		"  list                      dead letters, newest first\n"
+		"  retry <job>               "
+		"make a dead letter available again\n"
+		"  delete <job>              "
+		"delete a dead letter for good\n");
+	buf_fini(&b);
+	/* one that begins no other is but half a verb */
+	assert_int_equal(PARSE(&a, &e, "schema", "rebase"), -1);
+	assert_string_equal(e.text, "unknown command \"rebase\" for "
+				    "\"queenctl schema\"; see queenctl "
+				    "schema --help");
 }
 
 static void
@@ -370,6 +404,7 @@ main(void)
 		cmocka_unit_test(flags_may_stand_anywhere),
 		cmocka_unit_test(aliases_mean_the_same),
 		cmocka_unit_test(a_verb_of_two_words_may_be_typed_as_such),
+		cmocka_unit_test(the_first_of_two_words_has_help_of_its_own),
 		cmocka_unit_test(booleans_can_be_denied),
 		cmocka_unit_test(two_dashes_end_the_flags),
 		cmocka_unit_test(a_command_follows_two_dashes),
