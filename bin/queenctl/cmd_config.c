@@ -109,7 +109,8 @@ cmd_config_list(struct ctl *c, const struct cmd_call *a)
 								     : "");
 		jwrite_kv_cstr(&w, "name", x->name);
 		jwrite_kv_cstr(&w, "server", x->server);
-		jwrite_kv_cstr(&w, "ojsUrl", x->ojs_url);
+		if (x->ojs_url)
+			jwrite_kv_cstr(&w, "ojsUrl", x->ojs_url);
 		jwrite_kv_cstr(&w, "auth", context_auth(x->token_ref));
 		jwrite_kv_bool(&w, "insecure", x->insecure);
 		jwrite_end(&w);

@@ -155,8 +155,8 @@ static const struct out_col context_cols[] = {
 	COL("NAME", "name"),
 	COL("SERVER", "server"),
 	COL("AUTH", "auth"),
-	WIDE("OJS", "ojsUrl"),
 	WIDE("INSECURE", "insecure"),
+	WIDE("OJS", "ojsUrl"),
 };
 const struct out_view cmd_view_context = VIEW(context_cols, ".");
 

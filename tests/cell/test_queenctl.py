@@ -232,8 +232,8 @@ def test_contexts(alone):
     assert "token-ref: file://%s\n" % token in shown
     assert "abc" not in shown and "literal:<set>" in shown
     assert table(alone.run("config", "get-contexts", "-o", "wide"))[1:] == [
-        ["*", "prod", "https://prod:6632", "file", "false"],
-        ["-", "local", "http://localhost:1", "literal", "true"]]
+        ["*", "prod", "https://prod:6632", "file", "false", "-"],
+        ["-", "local", "http://localhost:1", "literal", "true", "-"]]
     assert alone.run("config", "use-context", "local") == \
         'switched to context "local"\n'
     assert 'no context "x"' in alone.fails(USER, "config", "use-context", "x")
