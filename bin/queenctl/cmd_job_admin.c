@@ -180,7 +180,8 @@ cmd_ojs_queue_resume(struct ctl *c, const struct cmd_call *a)
 int
 cmd_ojs_queue_drop(struct ctl *c, const struct cmd_call *a)
 {
-	if (!cmd_confirmed(a, "drop a queue and all it holds"))
+	if (!cmd_confirmed(
+		    a, "drop a queue, its jobs, recurring jobs and stream"))
 		return CTL_USER;
 	return act(c, a, "DELETE", (struct span)SPAN_ZERO, "dropped");
 }

@@ -115,6 +115,10 @@ cmd_job_nack(struct ctl *c, const struct cmd_call *a)
 	struct jwrite w;
 	int code = ojs_json_flag(a, "details", &details);
 
+	if (code == 0 && cmd_bool(a, "requeue") && says_why(a))
+		code = ctl_fail(CTL_USER,
+			"--requeue gives it back without an error: no message, "
+			"--type, --code, --details or --final beside it");
 	if (code == 0 && !says_why(a) && !cmd_bool(a, "requeue"))
 		code = ctl_fail(CTL_USER, "why did it fail? name a message, or "
 					  "give it back with --requeue");

@@ -50,6 +50,11 @@ def test_a_job_from_push_to_its_end(octl):
     assert (error["type"], error["message"], error["details"]) == (
         "smtp.down", "no way", {"d": 1})
     got, = octl.lines("job", "fetch", "mail", "--wait", "20s")
+    for why in ("why",), ("--final",), ("--type", "t"), ("--details", "1"), \
+            ("--code", "FAIL"):
+        assert octl.fails(USER, "job", "nack", job, *why, "--requeue") == (
+            "queenctl: --requeue gives it back without an error: no message, "
+            "--type, --code, --details or --final beside it\n")
     assert octl.run("job", "nack", job, "--requeue") == \
         "available %s attempt=2/3\n" % job
     got, = octl.lines("job", "fetch", "mail")
@@ -225,9 +230,15 @@ def test_queues_of_jobs_and_streams(octl):
     octl.run("job", "fetch", "q")
     stats = octl.json("job", "queue-stats", "q")["queue"]
     assert (stats["available"], stats["active"]) == (1, 1)
-    assert "without --yes" in octl.fails(USER, "job", "queue-drop", "q")
+    octl.run("job", "cron-apply", "-f", "-", stdin="name: n\nexpression: "
+             "'@daily'\njob_template: {type: t, args: [], options: {queue: q}}")
+    assert [x["name"] for x in octl.json("job", "cron-list")] == ["n"]
+    assert octl.fails(USER, "job", "queue-drop", "q") == (
+        "queenctl: refusing to drop a queue, its jobs, recurring jobs and "
+        "stream without --yes\n")
     assert octl.run("job", "queue-drop", "q", "--yes") == "dropped q\n"
     assert octl.json("job", "queue-list") == []
+    assert octl.json("job", "cron-list") == []
 
 
 def test_a_stream_from_append_to_its_end(octl):
