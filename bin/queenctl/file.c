@@ -158,8 +158,9 @@ read_line(struct file_lines *l, size_t *len, struct err *e)
 	}
 	funlockfile(l->f);
 	if (*len > l->max)
-		return err_set(e, ERR_INPUT, "line %zu is longer than %zu bytes",
-			l->number + 1, l->max);
+		return err_set(e, ERR_INPUT,
+			"line %zu is longer than %zu bytes", l->number + 1,
+			l->max);
 	if (c == EOF && ferror(l->f))
 		return err_set(e, ERR_INPUT, "cannot read line %zu: %s",
 			l->number + 1, strerror(errno));
