@@ -319,7 +319,7 @@ begin
 	end if;
 	for l_queue in select q.id from queen.ojs_queues q
 		where q.tenant = p_tenant and q.deleted_at is not null
-			and pg_try_advisory_xact_lock(66341, q.id::int)
+			and pg_try_advisory_xact_lock(66341, queen.stream_key(q.id))
 		limit p_left
 	loop
 		select s.p_rows, s.p_left into p_rows, p_left

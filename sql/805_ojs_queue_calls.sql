@@ -2,7 +2,7 @@
 -- The catalogue of queen-ojs: queues found, made, listed, configured, paused,
 -- counted and dropped.
 --
--- Who puts rows into a queue holds the shared advisory lock (66341, id) of it,
+-- Who puts rows into a queue holds the shared advisory lock (66341, key) of it,
 -- taken by ojs_queue_ensure.  A drop takes none: it only marks the row.  What
 -- is left of a dropped queue goes under the exclusive lock, and both sides only
 -- ever try: nobody waits, so nothing can deadlock here.
@@ -55,7 +55,7 @@ begin
 		with want as materialized (
 			select u.id from unnest(l_ids) u(id) order by u.id)
 		select array_agg(w.id order by w.id) into l_ids from want w
-		where pg_try_advisory_xact_lock_shared(66341, w.id::int);
+		where pg_try_advisory_xact_lock_shared(66341, queen.stream_key(w.id));
 		-- with the locks held, in a new statement: are they still there?
 		return query
 		select q.name::text, q.id, q.id = any (l_new),
@@ -450,7 +450,7 @@ language plpgsql volatile as $$
 declare
 	l_n bigint;
 begin
-	if not pg_try_advisory_xact_lock(66341, p_queue::int) then
+	if not pg_try_advisory_xact_lock(66341, queen.stream_key(p_queue)) then
 		return 0;
 	end if;
 	l_n := queen.ojs_queue_purge(p_queue, p_limit, t);

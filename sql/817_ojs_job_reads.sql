@@ -110,8 +110,8 @@ begin
 end $$;
 
 -- Back to available, as if it had never run, but for the history of its errors, of which
--- events tell no more; it does not expire any more, and its workflow, which was told, is not its any more.  One row:
--- verdict 0, or 1 = not in the set.
+-- events tell no more; it does not expire any more, and its workflow, which was told, is
+-- not its any more.  One row: verdict 0, or 1 = not in the set.
 create or replace function queen.jobs_dead_retry_v1(p_tenant uuid, p_id uuid,
 	p_now timestamptz default null)
 returns setof queen.job_out
@@ -347,7 +347,7 @@ declare
 begin
 	perform set_config('lock_timeout', '1s', true);
 	foreach l_id in array l_ids loop
-		perform pg_advisory_xact_lock(66341, l_id::int);
+		perform pg_advisory_xact_lock(66341, queen.stream_key(l_id));
 		perform queen.stream_drop(l_id);
 	end loop;
 	delete from queen.ojs_crons c where c.tenant = p_tenant;
