@@ -314,6 +314,22 @@ begin
 		then l_job.queue_id end;
 end $$;
 
+-- Fires one cron as queen.cron_fire, which may fail without any other's being undone:
+-- it is looked at again in a minute, or a second later when others were in the way.
+create or replace function queen.cron_try(k queen.ojs_crons, p_now timestamptz)
+returns bigint language plpgsql volatile as $$
+begin
+	return queen.cron_fire(k, p_now);
+exception when others then
+	raise warning 'queen.crons_fire_v1: cron % of % was not fired: %', k.name,
+		k.tenant, sqlerrm;
+	update queen.ojs_crons c set look_at = p_now + case
+		when sqlstate like '40%' or sqlstate = '55P03' then interval '1 s'
+		else interval '1 min' end
+	where c.tenant = k.tenant and c.name = k.name;
+	return null;
+end $$;
+
 -- Fires the crons that are due, each once however long nobody looked.  One row
 -- per queue with jobs that became available, or one without queue when there is
 -- more.  Locks the crons, skips those another has; then as queen.jobs_put.
@@ -333,7 +349,7 @@ begin
 		order by c.look_at limit p_limit for update skip locked
 	loop
 		l_n := l_n + 1;
-		l_queues := l_queues || queen.cron_fire(k, t);
+		l_queues := l_queues || queen.cron_try(k, t);
 	end loop;
 	return query select u.id, count(*)::int, l_n = p_limit
 	from unnest(l_queues) u(id) where u.id is not null group by u.id;

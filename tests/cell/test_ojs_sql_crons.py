@@ -416,3 +416,18 @@ def test_what_is_not_due_is_not_read(crons):
         # the number of all is counted, which is what a page begins with
         assert after[0] == before[0], name
         assert after[1] - before[1] <= (2100 if name == "page" else 12), name
+
+
+def test_one_that_fails_is_in_nobodys_way(crons):
+    """It is looked at again in a minute."""
+    for name in "bad", "good":
+        crons.put(name, now=0)
+    crons.rows("update queen.ojs_crons set template.uniq = 'no json'"
+               " where name = 'bad' returning 1")
+    assert crons.fire(1) == [(1, False)]
+    assert crons.rows("select name, look_at = %s from queen.ojs_crons"
+                      " order by 1", crons.at(2)) == [
+        ("bad", True), ("good", True)]
+    crons.rows("update queen.ojs_crons set template.uniq = null returning 1")
+    crons.end()
+    assert crons.fire(2) == [(2, False)]
