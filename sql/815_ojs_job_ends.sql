@@ -5,7 +5,7 @@
 -- jobs_ack_v1, jobs_nack_v1, jobs_heartbeat_v1, jobs_cancel_v1, jobs_activate_v1,
 -- jobs_sweep_v1, jobs_prune_v1; inside: job_delay, job_stops, job_errors, job_failed,
 -- job_lost, job_woken, job_done, jobs_sweep_expired, jobs_sweep_woken, jobs_sweep_due,
--- jobs_told, job_needed.
+-- jobs_tellable, jobs_told, job_needed.
 --
 -- Writes jobs; workflows through workflow_job_ended, which is told after the row is
 -- written.  READ COMMITTED is assumed: every transition is one guarded update, so of
@@ -216,9 +216,9 @@ end $$;
 
 -- Restarts the leases of those jobs p_worker, or nobody by name, holds; p_lease_ms, else
 -- what was granted.  A row per id in order, held = extended; with no ids one row with a
--- null id.  directive: the test hook of a held job.  Locks the jobs by id.
+-- null id.  directive, if p_test: the test hook of a held job.  Locks the jobs by id.
 create or replace function queen.jobs_heartbeat_v1(p_tenant uuid, p_worker text,
-	p_ids uuid[], p_lease_ms bigint, p_now timestamptz default null)
+	p_ids uuid[], p_lease_ms bigint, p_test boolean, p_now timestamptz default null)
 returns table (id uuid, held boolean, directive text, server_time timestamptz)
 language plpgsql volatile as $$
 #variable_conflict use_column
@@ -243,8 +243,8 @@ begin
 			from (select t + coalesce(p_lease_ms, j.granted_ms)
 				* interval '1 ms' til) n)
 		where j.ctid = any (l_rows)
-		returning j.id, substring(j.doc from
-			'"test_directive"\s*:\s*"(quiet|terminate)"') directive)
+		returning j.id, case when p_test then substring(j.doc from
+			'"test_directive"\s*:\s*"(quiet|terminate)"') end directive)
 	select jsonb_object_agg(w.id, w.directive) into l_docs from w;
 	return query
 	select u.id, coalesce(l_docs ? u.id::text, false), l_docs ->> u.id::text, t
@@ -297,6 +297,34 @@ begin
 	end if;
 end $$;
 
+-- Inside: of these rows, which the caller has locked, those whose workflow, if any, is
+-- nobody else's now: locked too, so that telling it waits for nobody.
+create or replace function queen.jobs_tellable(p_rows tid[])
+returns tid[]
+language plpgsql volatile as $$
+declare
+	l_busy uuid[];
+begin
+	if not exists (select from queen.jobs j
+			where j.ctid = any (p_rows) and j.workflow_id is not null) then
+		return p_rows;
+	end if;
+	with w as materialized (
+		select distinct j.tenant, j.workflow_id as id from queen.jobs j
+		where j.ctid = any (p_rows) and j.workflow_id is not null
+	), free as materialized (
+		select w.id from w cross join lateral (select from queen.ojs_workflows x
+			where x.tenant = w.tenant and x.id = w.id
+			for update skip locked) x
+	)
+	select array_agg(w.id) into l_busy from w
+	where w.id not in (select f.id from free f)
+		and exists (select from queen.ojs_workflows x
+			where x.tenant = w.tenant and x.id = w.id);
+	return array(select j.ctid from queen.jobs j where j.ctid = any (p_rows)
+		and (j.workflow_id = any (l_busy)) is not true);
+end $$;
+
 -- Inside: tells the workflows of ended jobs, in one order for all; the queues of the
 -- jobs that became available by it.
 create or replace function queen.jobs_told(p_jobs queen.jobs[], t timestamptz)
@@ -325,6 +353,7 @@ begin
 	l_rows := array(select j.ctid from queen.jobs j
 		where j.state in (0, 2, 3, 4) and j.expires_at <= t
 		order by j.expires_at limit p_limit for update skip locked);
+	l_rows := queen.jobs_tellable(l_rows);
 	with u as (
 		update queen.jobs j set state = 7, ended_at = t
 		where j.ctid = any (l_rows) returning j)
@@ -342,6 +371,7 @@ begin
 	l_rows := array(select j.ctid from queen.jobs j
 		where j.state = 1 and j.wake_at <= t
 		order by j.wake_at limit p_limit for update skip locked);
+	l_rows := queen.jobs_tellable(l_rows);
 	with u as (
 		update queen.jobs j set (state, enqueued_at, started_at, ended_at, ran,
 			dead, has_error, errors, failed_at, retry_delay_ms, due_at,

@@ -13,7 +13,7 @@ enum { BEAT_ID, BEAT_HELD, BEAT_DIRECTIVE, BEAT_TIME };
 
 static const struct pgstmt beat_stmt = { .name = "jobs_heartbeat",
 	.sql = "select id, held, directive, server_time from "
-	       "queen.jobs_heartbeat_v1($1, $2, $3, $4)" };
+	       "queen.jobs_heartbeat_v1($1, $2, $3, $4, $5)" };
 
 struct beat {
 	struct span worker;
@@ -96,6 +96,7 @@ fill(struct hsrv_req *r, void *arg, struct pgargs *a)
 		pgargs_i64(a, b->lease_ms);
 	else
 		pgargs_null(a);
+	pgargs_bool(a, ctx_of(r)->conf->test);
 }
 
 static void

@@ -156,10 +156,10 @@ class Jobs:
     def get(self, id, now=None):
         return self.call("jobs_get_v1", id, now=now)
 
-    def beat(self, ids, worker="w", lease_ms=None, now=None):
+    def beat(self, ids, worker="w", lease_ms=None, test=True, now=None):
         return self.named("select * from queen.jobs_heartbeat_v1(%s, %s,"
-                          " %s::uuid[], %s, %s)", self.tenant, worker,
-                          list(ids), lease_ms, moment(now))
+                          " %s::uuid[], %s, %s, %s)", self.tenant, worker,
+                          list(ids), lease_ms, test, moment(now))
 
     def sweep(self, now=None, limit=100):
         """{queue id: (became, steps, more)}"""

@@ -328,7 +328,8 @@ def test_heartbeats(jobs):
     # the job's own length again, or what is asked for
     assert seconds(jobs.get(a).lease_until) == 17
     assert seconds(jobs.get(b).lease_until) == 1812
-    jobs.beat([a, b], lease_ms=60000, now=13)
+    (row, _) = jobs.beat([a, b], lease_ms=60000, test=False, now=13)
+    assert (row.held, row.directive) == (True, None)
     assert seconds(jobs.get(a).lease_until) == 73
     # the execution timeout stays where it was
     assert jobs.sweep(now=29) == {}

@@ -190,6 +190,18 @@ def test_who_holds_a_row_keeps_sweeps_and_fetches_from_it(jobs, connect, db):
     assert jobs.ids("l", "d", n=5, now=20) == [lost[1], due[1]]
     assert sorted(jobs.sweep(now=20).values()) == [
         (0, 1, False), (1, 1, False), (1, 1, False)]
+    # nor does it wait for a workflow
+    w = jobs.queue_id("w")
+    flows = [jobs.workflow("chain", ["step"] * 2, spec("w", expires=30),
+                           spec("w"), now=21)[0] for _ in range(2)]
+    rows(conn, "select from queen.ojs_workflows where id = %s for update",
+         (flows[0].workflow_id,))
+    assert jobs.sweep(now=31)[w] == (0, 1, False)
+    conn.rollback()
+    assert jobs.sweep(now=31)[w] == (0, 1, False)
+    assert w not in jobs.sweep(now=31)
+    assert jobs.rows("select state, count(*) from queen.ojs_workflows"
+                     " group by 1") == [(2, 2)]
 
 
 # ---- what calls read ----
