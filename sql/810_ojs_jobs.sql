@@ -276,6 +276,8 @@ begin
 		select from queen.jobs j where j.queue_id = p_queue and j.state in (1, 4)
 		union all
 		select from queen.jobs j where j.queue_id = p_queue and j.state in (2, 3)
+		union all
+		select from queen.jobs j where j.queue_id = p_queue and j.state = 8
 		limit p_most) x);
 end $$;
 
@@ -499,10 +501,12 @@ begin
 end $$;
 
 -- Inside: locks the unique keys of specs, in one order for all: once in a transaction.
+-- 55P03 after 1 s, as who waits keeps a connection from others.
 create or replace function queen.jobs_lock_keys(p_tenant uuid, p_specs queen.job_spec[])
 returns void
 language plpgsql volatile as $$
 begin
+	perform set_config('lock_timeout', '1s', true);
 	perform pg_advisory_xact_lock(k.lock)
 	from (select distinct hashtextextended(p_tenant::text
 			|| (u.uniq::jsonb ->> 'key'), 66341) as lock

@@ -311,7 +311,9 @@ begin
 			where j.tenant = p_tenant and j.id = m.job_id
 				and j.state + 0 in (0, 2, 3, 4) limit 1) x
 		where m.tenant = p_tenant and m.workflow_id = p_workflow
-			and m.ended is null and m.job_id <> all (l_ids)
+			and m.ended is null
+			and not exists (select from unnest(l_ids) u(id)
+				where u.id = m.job_id)
 	loop
 		perform from queen.jobs j
 		where j.tenant = p_tenant and j.id = l_id for update nowait;

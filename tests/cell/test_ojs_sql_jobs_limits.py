@@ -4,6 +4,7 @@ import hashlib
 import json
 import unicodedata
 
+import psycopg2.errors
 import pytest
 
 from hotkit import together
@@ -340,6 +341,25 @@ def test_the_quota_counts_what_has_not_ended(jobs):
         jobs.cancel(id, now=4)
         jobs.put(now=4)
         assert jobs.push(spec(), now=4)[0].verdict == "full"
+    # what a workflow holds is to come
+    jobs.queue("flow", max_jobs=3)
+    steps = [spec("flow") for _ in range(4)]
+    jobs.rows("begin")
+    assert jobs.workflow("chain", ["step"] * 4, *steps,
+                         now=5)[-1].verdict == "full"
+    jobs.rows("rollback")
+    jobs.workflow("chain", ["step"] * 3, *steps[:3], now=5)
+    assert jobs.push(spec("flow"), now=6)[0].verdict == "full"
+
+
+@pytest.mark.allpg
+def test_who_waits_for_a_key_is_refused_in_time(jobs, connect, db):
+    jobs.put()      # who makes a queue is waited for
+    holder = Jobs(connect(db))
+    holder.rows("begin")
+    holder.put(unique=unique("k"))
+    with pytest.raises(psycopg2.errors.LockNotAvailable):
+        jobs.put(unique=unique("k"))
 
 
 @pytest.mark.allpg
