@@ -18,6 +18,7 @@
 struct who {
 	struct qid tenant;
 	struct span subject;
+	bool writes_only;
 };
 /* GATE_TENANT_DEFAULT */
 static const struct who nobody = { .tenant = { .b = { [15] = 1 } } };
@@ -153,8 +154,10 @@ find_tenant(
 
 /* False after having answered. */
 static bool
-pass(struct gate *g, struct hsrv_req *r, int level, struct span subject)
+pass(struct gate *g, struct hsrv_req *r, int level, struct span subject,
+	unsigned roles)
 {
+	bool writes_only = (roles & gate_roles(GATE_READ)) == 0;
 	struct qid tenant = nobody.tenant;
 	enum hsrv_method m = hsrv_method(r);
 	struct who *who;
@@ -166,11 +169,12 @@ pass(struct gate *g, struct hsrv_req *r, int level, struct span subject)
 	}
 	if (!find_tenant(g, r, level, &tenant))
 		return false;
-	if (!subject.n && gate_is_default(&tenant))
+	if (!subject.n && !writes_only && gate_is_default(&tenant))
 		return true;
 	who = arena_alloc(hsrv_arena(r), sizeof(*who));
 	who->tenant = tenant;
 	who->subject = subject;
+	who->writes_only = writes_only;
 	hsrv_set_who(r, who);
 	return true;
 }
@@ -193,6 +197,12 @@ struct span
 gate_subject(const struct hsrv_req *r)
 {
 	return who_of(r)->subject;
+}
+
+bool
+gate_writes_only(const struct hsrv_req *r)
+{
+	return who_of(r)->writes_only;
 }
 
 bool
@@ -234,7 +244,7 @@ decide(struct gate *g, struct hsrv_req *r, int level, enum jwt_verdict v,
 		hsrv_reply_error(r, 403, "Insufficient permissions");
 		return false;
 	}
-	return pass(g, r, level, c->sub);
+	return pass(g, r, level, c->sub, c->roles);
 }
 
 static void
@@ -291,7 +301,7 @@ gate_ask(struct gate *g, struct hsrv_req *r, int level)
 
 	if (!g->jwt || gate_skips(g->conf.skip_paths, hsrv_path(r)) ||
 		level_asked(g, r, level) == GATE_PUBLIC)
-		return pass(g, r, level, SPAN_LIT(""));
+		return pass(g, r, level, SPAN_LIT(""), ~0U);
 	if (!hsrv_header(r, "authorization", &value) || !is_ascii(value) ||
 		hsrv_header_count(r, "authorization") != 1) {
 		hsrv_reply_error(r, 401, "Authentication required");

@@ -86,6 +86,8 @@ bool gate_ask(struct gate *g, struct hsrv_req *r, int level);
 const struct qid *gate_tenant(const struct hsrv_req *r);
 /* `sub` of the token; n = 0 without.  Both live as long as the request. */
 struct span gate_subject(const struct hsrv_req *r);
+/* Its token lets it write and not read: an answer must not show what is stored. */
+bool gate_writes_only(const struct hsrv_req *r);
 bool gate_is_default(const struct qid *tenant);
 
 /* ---- pure ---- */

@@ -6,10 +6,12 @@
 #include "arena.h"
 #include "call.h"
 #include "ctx.h"
+#include "gate.h"
 #include "hsrv.h"
 #include "job_int.h"
 #include "jwrite.h"
 #include "settings.h"
+#include "unique.h"
 
 #define ARRAYS "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15"
 
@@ -165,10 +167,20 @@ add(struct hsrv_req *r, struct push *push, struct span body, struct problem *p)
 	struct ctx *x = ctx_of(r);
 	struct arena *a = hsrv_arena(r);
 
+	struct job_spec *s;
+
 	push->specs = arena_grown(
 		a, push->specs, push->n, &push->cap, sizeof(*push->specs));
-	return job_spec_parse(body, (size_t)x->conf->max_envelope_bytes, a,
-		ctx_now_us(x), &push->specs[push->n++], p);
+	s = &push->specs[push->n++];
+	if (job_spec_parse(body, (size_t)x->conf->max_envelope_bytes, a,
+		    ctx_now_us(x), s, p) != 0)
+		return -1;
+	/* others would show their job, or end it */
+	if (s->unique.n && !unique_rejects(s->unique) && gate_writes_only(r))
+		return problem_set(p, a, 403, "permission_denied",
+			"\"field\":\"unique.on_conflict\"",
+			"A role that only writes has `on_conflict` reject.");
+	return 0;
 }
 
 void

@@ -356,3 +356,13 @@ out:
 	buf_fini(&text);
 	return rc;
 }
+
+bool
+unique_rejects(struct span policy)
+{
+	struct span end =
+		SPAN_LIT("\"on\":\"reject\"}"); /* as put_policy has it */
+
+	return policy.n > end.n &&
+	       memcmp(policy.p + policy.n - end.n, end.p, end.n) == 0;
+}

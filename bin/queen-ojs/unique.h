@@ -3,6 +3,8 @@
 #ifndef QUEEN_OJS_UNIQUE_H
 #define QUEEN_OJS_UNIQUE_H
 
+#include <stdbool.h>
+
 #include "reply.h"
 #include "span.h"
 
@@ -22,6 +24,8 @@ struct unique_of {
  */
 int unique_parse(struct span raw, const struct unique_of *of, struct arena *a,
 	struct span *out, struct problem *p) __attribute__((warn_unused_result));
+/* A policy of unique_parse that shows and ends no other job. */
+bool unique_rejects(struct span policy);
 /*
  * raw: the object `rate_limit`.  *out: JSON {"key":"...","max":N|null,
  * "period_ms":N|null,"concurrency":N|null}; key "" = of the queue; max and

@@ -52,6 +52,29 @@ def test_every_route_for_every_role(ojs):
 
 
 @pytest.mark.cellenv(**ON, **QUIET)
+def test_who_only_writes_learns_nothing_of_a_job_and_ends_none(ojs):
+    """A unique push may show the job that is there, or cancel it."""
+    job = {"type": "u.x", "args": ["secret"], "unique": {"keys": ["type"]}}
+    writer, both = role("write-only"), role("read-write")
+    first = ojs.ask("POST", "/jobs", job, 201, headers=both)["job"]
+    for on in ("ignore", "replace", "replace_except_schedule"):
+        again = {**job, "args": [], "unique": {"on_conflict": on}}
+        for path, body in (("/jobs", again), ("/jobs/batch",
+                                              {"jobs": [again]})):
+            error = ojs.refused("POST", path, body, 403, "permission_denied",
+                                headers=writer)
+            assert error["details"]["field"] == "unique.on_conflict"
+    error = ojs.refused("POST", "/jobs", job, 409, "duplicate",
+                        headers=writer)
+    assert "secret" not in str(error)
+    got = ojs.ask("GET", "/jobs/" + first["id"], headers=both)["job"]
+    assert got["state"] == "available"
+    again = {**job, "unique": {"on_conflict": "ignore"}}
+    there = ojs.ask("POST", "/jobs", again, 200, headers=both)["job"]
+    assert there == {**got, "deduplicated": True}
+
+
+@pytest.mark.cellenv(**ON, **QUIET)
 def test_a_stranger_learns_no_path(ojs):
     """What nobody serves asks for the right that it would need."""
     for method, path, who, status, code in (
