@@ -20,7 +20,8 @@
 #include "sweep.h"
 #include "wait.h"
 
-static const struct pgstmt STMT_CLOCK = { "clock", "select queen.clock_v1()" };
+static const struct pgstmt STMT_HEALTH = { "health",
+	"select queen.clock_v1()" };
 static const struct pgstmt STMT_RESET = { "jobs_reset",
 	"select queen.jobs_reset_v1($1)" };
 static const struct pgstmt STMT_METRICS = { "ojs_metrics",
@@ -148,7 +149,7 @@ void
 status_health(struct hsrv_req *r)
 {
 	int64_t *asked_us = arena_zalloc(hsrv_arena(r), sizeof(*asked_us));
-	struct call c = { .stmt = &STMT_CLOCK,
+	struct call c = { .stmt = &STMT_HEALTH,
 		.lane = LANE_REST,
 		.fill = fill_nothing,
 		.done = on_clock,

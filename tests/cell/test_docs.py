@@ -483,6 +483,16 @@ def test_examples_of_queenctl_run(documented, new_ojs):
         [{"total": 10}]
 
 
+@each_server
+def test_each_statement_has_a_name_of_its_own(tool):
+    """A session knows a prepared statement by its name alone."""
+    names = []
+    for path in glob.glob(os.path.join(ROOT, "bin", tool, "*.c")):
+        names += re.findall(r'struct pgstmt \w+(?:\[\])? = \{\s*'
+                            r'(?:\.name = )?"([^"]+)"', read(path))
+    assert len(names) == len(set(names)) > 0
+
+
 def test_readme_is_short():
     assert len(read("README.md").splitlines()) <= 100
 
