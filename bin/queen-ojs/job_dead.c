@@ -122,6 +122,7 @@ read_cursor(struct span key, struct list *l)
 	return dot &&
 	       span_i64(
 		       span_make(key.p, (size_t)(dot - key.p)), &l->after_us) &&
+	       page_time_ok(l->after_us) &&
 	       span_i64(span_make(dot + 1, (size_t)(key.p + key.n - dot - 1)),
 		       &l->after_seq);
 }

@@ -3,6 +3,8 @@
  * Ends of attempts.  Who ends a job names it, and may name itself and the
  * attempt it means; the database compares.
  */
+#include <inttypes.h>
+
 #include "arena.h"
 #include "call.h"
 #include "ctx.h"
@@ -10,8 +12,7 @@
 #include "job_error.h"
 #include "job_int.h"
 #include "jwrite.h"
-
-enum { RESULT_MAX_BYTES = 1024 * 1024 };
+#include "settings.h"
 
 static const struct pgstmt ack_stmt = { .name = "jobs_ack",
 	.sql = "select " JOB_OUT_SQL
@@ -24,6 +25,7 @@ struct end {
 	struct qid id;
 	struct span worker;
 	int64_t attempt; /* -1 = not said */
+	int64_t max_bytes; /* of a result or an error */
 	struct span result; /* JSON; n = 0 = none */
 	bool requeue, failed; /* failed: error is set */
 	struct job_error error;
@@ -73,6 +75,7 @@ read_end(struct hsrv_req *r, struct end *e, struct parts *parts)
 	struct span body;
 
 	e->attempt = -1;
+	e->max_bytes = ctx_of(r)->conf->max_envelope_bytes;
 	if (!reply_object(r, &body))
 		return false;
 	if (job_fields(body, a, fields, 7, &p) != 0 ||
@@ -88,17 +91,17 @@ read_end(struct hsrv_req *r, struct end *e, struct parts *parts)
 
 /* A value of the client's that is kept. */
 static int
-check_value(
-	struct span raw, const char *field, struct arena *a, struct problem *p)
+check_value(struct span raw, int64_t max_bytes, const char *field,
+	struct arena *a, struct problem *p)
 {
-	if (raw.n > RESULT_MAX_BYTES)
+	if ((int64_t)raw.n > max_bytes)
 		return problem_set(p, a, 413, "envelope_too_large",
 			arena_cstr(a, arena_printf(a,
 					      "\"field\":\"%s\",\"size\":%zu,"
-					      "\"limit\":%d",
-					      field, raw.n, RESULT_MAX_BYTES)),
-			"`%s` has %zu bytes, the limit is %d.", field, raw.n,
-			RESULT_MAX_BYTES);
+					      "\"limit\":%" PRId64,
+					      field, raw.n, max_bytes)),
+			"`%s` has %zu bytes, the limit is %" PRId64 ".", field,
+			raw.n, max_bytes);
 	if (!job_depth_ok(raw, JOB_DEPTH_MAX))
 		return problem_set(p, a, 400, "invalid_payload", NULL,
 			"`%s` is nested deeper than %d.", field, JOB_DEPTH_MAX);
@@ -119,7 +122,7 @@ read_failure(struct end *e, const struct parts *parts, struct arena *a,
 		return problem_field(p, a, "error",
 			"`error` must be an object, unless `requeue` is true.");
 	e->failed = true;
-	if (check_value(error->raw, "error", a, p) != 0)
+	if (check_value(error->raw, e->max_bytes, "error", a, p) != 0)
 		return -1;
 	return job_error_parse(error->raw, a, &e->error, p);
 }
@@ -259,7 +262,8 @@ job_ack(struct hsrv_req *r)
 	if (!read_end(r, e, &parts))
 		return;
 	e->result = parts.result.raw;
-	if (check_value(e->result, "result", hsrv_arena(r), &p) != 0) {
+	if (check_value(e->result, e->max_bytes, "result", hsrv_arena(r), &p) !=
+		0) {
 		reply_problem(r, &p);
 		return;
 	}

@@ -13,6 +13,7 @@
 #include "hsrv.h"
 #include "job_int.h"
 #include "jwrite.h"
+#include "page.h"
 
 enum { LIMIT_DEFAULT = 100, LIMIT_MAX = 1000, CURSOR_MAX_BYTES = 256 };
 enum {
@@ -89,6 +90,7 @@ decode_cursor(struct events *e, struct arena *a)
 	e->after_key = span_make(dot + 1, n - (size_t)(dot + 1 - (char *)bin));
 	return span_i64(span_make(bin, (size_t)(dot - (char *)bin)),
 		       &e->after_us) &&
+	       page_time_ok(e->after_us) &&
 	       !memchr(e->after_key.p, '\0', e->after_key.n) &&
 	       jspan_utf8(e->after_key);
 }

@@ -14,7 +14,6 @@ static const struct gate_rule rules[] = {
 	{ GATE_ANY, "/healthz", GATE_PUBLIC },
 	{ GATE_ANY, "/metrics", GATE_PUBLIC },
 	{ GATE_ANY, API "/admin/*", GATE_ADMIN },
-	{ GATE_POST, QUEUES, GATE_ADMIN },
 	{ GATE_DELETE, QUEUES "/:", GATE_ADMIN },
 	{ GATE_GET, "*", GATE_READ },
 	{ GATE_POST, API "/jobs", GATE_WRITE },

@@ -45,6 +45,12 @@ cursor(struct hsrv_req *r, struct span *key, struct problem *p)
 	return 0;
 }
 
+bool
+page_time_ok(int64_t at_us)
+{
+	return at_us >= 0 && at_us < INT64_C(253370764800) * 1000000;
+}
+
 int
 page_parse(struct hsrv_req *r, int limit_default, int limit_max, struct page *g,
 	struct problem *p)

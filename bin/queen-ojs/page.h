@@ -22,6 +22,8 @@ struct page {
 	struct span cursor;	/* decoded sort key; n = 0 = from the start */
 };
 
+/* Is it a time a sort key may have?  1970 to 9999. */
+bool page_time_ok(int64_t at_us);
 /* limit_default/limit_max 0 = 50/200.  -1 with the problem. */
 int page_parse(struct hsrv_req *r, int limit_default, int limit_max,
 	struct page *g, struct problem *p) __attribute__((warn_unused_result));

@@ -84,9 +84,13 @@ value_of(int k, bool ms, const struct jspan_val *v, struct arena *a,
 {
 	struct span s;
 
-	if (keys[k].text && !ms)
+	if (keys[k].text && !ms && v->type != JSPAN_NUMBER)
 		return v->type == JSPAN_STRING && jspan_text(v, a, &s) &&
 		       when_duration(s, out);
+	/* a duration in whole seconds */
+	if (keys[k].text && !ms)
+		return jspan_i64(v, out) &&
+		       !__builtin_mul_overflow(*out, 1000, out);
 	return v->type == JSPAN_NUMBER && jspan_i64(v, out);
 }
 
@@ -108,7 +112,7 @@ member(struct span name, const struct jspan_val *v, struct arena *a,
 	if (!value_of(k, ms, v, a, &c->value[k]))
 		return problem_field(p, a, arena_cstr(a, shown),
 			keys[k].text && !ms
-				? "`%.*s` must be a duration such as `168h`."
+				? "`%.*s` must be a duration such as `168h`, or seconds."
 				: "`%.*s` must be an integer.",
 			SPAN_ARG(shown));
 	if (c->value[k] < keys[k].low || c->value[k] > keys[k].high)

@@ -35,7 +35,6 @@ static const struct {
 	{ "unsupported", "Leave out what the message names.", false },
 	{ "permission_denied", "Use a token with the role that this needs.",
 		false },
-	{ "rate_limited", "Wait as long as Retry-After says.", true },
 	{ "queue_full", "Wait until work was done, or raise the quota.", true },
 	{ "backend_error", "Try again a little later.", true },
 };
@@ -238,8 +237,6 @@ code_of(int status)
 		return "not_found";
 	case 413:
 		return "envelope_too_large";
-	case 429:
-		return "rate_limited";
 	default:
 		/* 501 and 505 are what the client asked for */
 		return status == 500 || status == 503 ? "backend_error"

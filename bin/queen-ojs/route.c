@@ -52,7 +52,7 @@ const struct hsrv_route route_table[] = {
 	{ HSRV_DELETE, FLOW "/:id", workflow_cancel, GATE_READ_WRITE },
 
 	{ HSRV_GET, API "/queues", queue_list, GATE_READ },
-	{ HSRV_POST, API "/queues", queue_create, GATE_ADMIN },
+	{ HSRV_POST, API "/queues", queue_create, GATE_READ_WRITE },
 	{ HSRV_DELETE, QUEUE, queue_drop, GATE_ADMIN },
 	{ HSRV_GET, QUEUE "/stats", queue_stats, GATE_READ },
 	{ HSRV_POST, QUEUE "/pause", queue_pause, GATE_READ_WRITE },
@@ -152,6 +152,8 @@ route_unmatched(struct hsrv_req *r)
 {
 	const char *allow = hsrv_allow(r);
 
+	if (!allow && hsrv_method(r) == HSRV_OTHER)
+		allow = "GET, HEAD, POST, DELETE";
 	if (!allow) {
 		reply_no(r, 404, "not_found", "\"resource\":\"path\"",
 			"There is nothing under this path.");

@@ -13,8 +13,6 @@
 #include "workflow_int.h"
 
 /* The year 9999. */
-#define CREATED_MAX_US (INT64_C(253370764800) * 1000000)
-
 static const struct pgstmt list_stmt = { .name = "ojs_workflow_list",
 	.sql = "select " WORKFLOW_HEAD_SQL ", overall "
 	       "from queen.workflow_list_v1($1, $2, $3, $4, $5)" };
@@ -41,7 +39,7 @@ after_ok(struct list *l)
 	if (l->page.cursor.n != sizeof(l->after))
 		return false;
 	memcpy(&l->after, l->page.cursor.p, sizeof(l->after));
-	return l->after.created_us >= 0 && l->after.created_us < CREATED_MAX_US;
+	return page_time_ok(l->after.created_us);
 }
 
 static void

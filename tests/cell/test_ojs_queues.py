@@ -185,7 +185,12 @@ def test_configuration(ojs):
         ("max_retries", "retention", "visibility_timeout_ms", "job_retention",
          "dead_letter_max", "dead_letter_retention", "max_events",
          "max_jobs"))) == DEFAULTS == config(ojs, "q")
+    assert config(ojs, "q", {"retention": 604800, "job_retention": 90})[
+        "retention_ms"] == 604800000
+    config(ojs, "q", {"retention": None, "job_retention": None})
     for body, field in (({"max_retries": 1001}, "max_retries"),
+                        ({"retention": 9223372036854776}, "retention"),
+                        ({"retention": 1.5}, "retention"),
                         ({"max_retries": 1, "retention": "0s"}, "retention"),
                         ({"max_retries": 1, "rotation": 1}, "rotation"),
                         ({"retention": "3651d"}, "retention")):

@@ -3,6 +3,7 @@
 The binding on the wire: media type and headers of every answer, methods and
 paths nobody serves, framing, and what is too large.
 """
+import base64
 import contextlib
 import json
 import re
@@ -101,9 +102,14 @@ def test_paths_and_methods_nobody_serves(ojs):
             raw.send(request(method, path))
             answer = raw.answer()
             return Reply(answer[0], Headers(answer[1]), answer[2])
-        for method, path in (("ASSERT", "/"), ("GET", "/"), ("POST", "/ojs"),
+        for method, path in (("ASSERT", "/"), ("OPTIONS", "*"),
+                             ("PATCH", API + "/nope")):
+            reply = ask(method, path)
+            problem(reply, 405, "invalid_request")
+            assert reply.headers["allow"].upper() == "GET, HEAD, POST, DELETE"
+        for method, path in (("GET", "/"), ("POST", "/ojs"),
                              ("GET", API), ("GET", API + "/jobs/a/b"),
-                             ("GET", API + "/queues/"), ("OPTIONS", "*"),
+                             ("GET", API + "/queues/"),
                              ("DELETE", API + "/nope")):
             reply = ask(method, path)
             problem(reply, 404, "not_found", resource="path")
@@ -272,3 +278,30 @@ def test_a_head_that_expects_to_be_asked(ojs):
     with Raw(ojs) as raw, contextlib.suppress(OSError):
         raw.send(head.replace(b"/jobs ", b"/nope "))
         assert raw.answer()[0] == 404
+
+
+def test_cursors_nobody_gave_are_refused(ojs):
+    """Whatever they hold: none comes to the database as it is."""
+    def forged(text):
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    for path, key in (("/events", "after"), ("/dead-letter", "cursor"),
+                      ("/workflows", "cursor")):
+        for text in ("9223372036854775000.1", "-9223372036854775808.1",
+                     "-1.1", "1", ".", "x.y", "1.\0", "9" * 40 + ".1"):
+            ojs.refused("GET", "%s?%s=%s" % (path, key, forged(text)), None,
+                        400, "invalid_request")
+
+
+@pytest.mark.cellenv(QUEEN_OJS_MAX_ENVELOPE_BYTES=2097152)
+def test_what_may_be_larger_may_be_so_everywhere(ojs):
+    big = "x" * 1500000
+    job = ojs.push_job(queue="q", args=[big])
+    ojs.fetch("q")
+    assert ojs.ack(job["id"], result=big)["state"] == "completed"
+    ojs.push_job(queue="q")
+    job, = ojs.fetch("q")
+    error = ojs.nack(job["id"], {"code": "x", "details": {"a": "x" * 2097152}},
+                     413)["error"]
+    assert error["code"] == "envelope_too_large"
+    assert error["details"]["limit"] == 2097152
