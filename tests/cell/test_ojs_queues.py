@@ -266,7 +266,10 @@ def test_two_views_of_one_queue(ojs):
         ojs.ask("DELETE", "/queues/both")
         counts(ojs, "both")
         assert stats(ojs, "both")["stats"]["stream_events"] == 0
-        ojs.refused("GET", "/queues/both/stream", None, 404, "not_found")
+        for route in "info", "consumers", "dlq":
+            error = ojs.refused("GET", "/queues/both/" + route, None, 404,
+                                "not_found")
+            assert error["details"]["queue"] == "both"
         ojs.push_job(queue="both")
         ojs.append("both", {"type": "t", "payload": 4})
         counts(ojs, "both", available=1)
@@ -356,7 +359,10 @@ def test_drop(ojs, db):
     ojs.refused("DELETE", "/jobs/" + jobs[1]["id"], None, 404, "not_found")
     ojs.refused("DELETE", "/queues/q", None, 404, "not_found")
     ojs.refused("GET", "/queues/q/config", None, 404, "not_found")
-    ojs.refused("GET", "/queues/q/stream", None, 404, "not_found")
+    for route in "info", "consumers", "dlq":
+        error = ojs.refused("GET", "/queues/q/" + route, None, 404,
+                            "not_found")
+        assert error["details"]["queue"] == "q"
     ojs.stream_ack("q", batch["id"], 404)
     ojs.receive("q", "c", 404)
     assert ojs.fetch("q") == []
@@ -437,7 +443,7 @@ def test_drop_under_load(new_ojs, db):
                 post(ojs, path + "/consumers", {"consumer": "c"},
                      200, 201, 503)
                 reply = post(ojs, path + "/receive", {"consumer": "c"},
-                             200, 204, 404)
+                             200, 404)
                 if reply.status == 200 and reply.body.get("batch"):
                     post(ojs, "/streams/ack", {
                         "queue": name, "batch_id":
