@@ -4,7 +4,6 @@ Many waiting jobs, mixed priorities, eight workers: each job runs once, the
 order is priority, then age.
 """
 import collections
-import os
 import threading
 
 import pytest
@@ -12,8 +11,6 @@ import pytest
 from loadkit import Workers
 from queenlib import TENANT
 
-SOAK = bool(os.environ.get("QUEEN_SOAK"))
-AMOUNT = 1000000 if SOAK else 100000
 WORKERS = 8
 RANKS = (-20, -5, 0, 5)     # rank = -priority
 
@@ -49,8 +46,11 @@ def claim(cur, seen, count):
 
 
 @pytest.mark.amount
-def test_each_job_runs_once_in_its_order(db):
-    for _ in range(AMOUNT // 10000):
+@pytest.mark.parametrize("amount, within_s", [
+    pytest.param(100000, 240, id="short"),
+    pytest.param(1000000, 1800, id="long", marks=pytest.mark.soak)])
+def test_each_job_runs_once_in_its_order(db, amount, within_s):
+    for _ in range(amount // 10000):
         fill(db, 10000)
     runs, lock = collections.Counter(), threading.Lock()
     wrong, retried = [], set()
@@ -63,7 +63,7 @@ def test_each_job_runs_once_in_its_order(db):
                 if not jobs:
                     # those that were nacked come back a moment later
                     with lock:
-                        if sum(runs.values()) == AMOUNT:
+                        if sum(runs.values()) == amount:
                             return
                     seen.clear()
                     continue
@@ -97,8 +97,8 @@ def test_each_job_runs_once_in_its_order(db):
     with Workers() as w:
         for no in range(WORKERS):
             w.start(lambda no=no: work(no))
-        w.join(1800 if SOAK else 240)
+        w.join(within_s)
     assert not wrong
-    assert len(runs) == AMOUNT and set(runs.values()) == {1}
-    assert len(retried) >= AMOUNT // 200
+    assert len(runs) == amount and set(runs.values()) == {1}
+    assert len(retried) >= amount // 200
     assert db.value("select count(*) from queen.jobs where state <> 5") == 0
