@@ -93,8 +93,8 @@ bool s3conf_bucket_ok(struct span s);
 void s3conf_line(const struct s3conf *c, struct buf *out);
 
 /*
- * Appends `...` and the last four bytes of the id of a key, whole characters
- * only: nothing of an id that is shorter.
+ * Appends `...` and the last four bytes of the id of a key, as far as they are
+ * whole characters; of an id of four bytes or less nothing but the dots.
  */
 void s3conf_put_id(struct buf *b, const char *id);
 

@@ -49,6 +49,20 @@ out_of_range_loses_exactly_what_is_gone_and_once(void **state)
 	carries(NULL, 0);
 }
 
+/* It stood at 3, the log begins at 8: what is between is lost. */
+static void
+reads_on_above_its_position(struct engine_found f)
+{
+	static const int64_t lost[][2] = { { 3, 7 } };
+
+	restarts_at(DAWN, 1, DAWN);
+	engine_position(s.e, SPAN_LIT("a"), 3, 1);
+	names(DAWN + 10 * MINUTE, &f, 1);
+	fetches(1, 8);
+	answers(ENGINE_OK, 10, 8, 8, 2, DAWN + SECOND);
+	carries(lost, 1);
+}
+
 static void
 what_another_owner_did_not_tell_goes_with_the_next_window(void **state)
 {
@@ -61,12 +75,7 @@ what_another_owner_did_not_tell_goes_with_the_next_window(void **state)
 
 	(void)state;
 	s.conf.align = S3_UNALIGNED;
-	restarts_at(DAWN, 1, DAWN);
-	engine_position(s.e, SPAN_LIT("a"), 3, 1);
-	names(DAWN + 10 * MINUTE, &f, 1);
-	fetches(1, 8);
-	answers(ENGINE_OK, 10, 8, 8, 2, DAWN + SECOND);
-	carries(lost, 1);
+	reads_on_above_its_position(f);
 	assert_true(engine_lost_next(s.e, &at, &name, &from, &to));
 	engine_lost_keep(s.e, at, 3, 4);
 	engine_lost_keep(s.e, at, 6, 7);
@@ -83,16 +92,8 @@ what_another_owner_did_not_tell_goes_with_the_next_window(void **state)
 static void
 a_position_below_the_log_is_lost_up_to_it(void **state)
 {
-	struct engine_found f = found(1, "a", 9, 8, DAWN);
-	static const int64_t lost[][2] = { { 3, 7 } };
-
 	(void)state;
-	restarts_at(DAWN, 1, DAWN);
-	engine_position(s.e, SPAN_LIT("a"), 3, 1);
-	names(DAWN + 10 * MINUTE, &f, 1);
-	fetches(1, 8);
-	answers(ENGINE_OK, 10, 8, 8, 2, DAWN + SECOND);
-	carries(lost, 1);
+	reads_on_above_its_position(found(1, "a", 9, 8, DAWN));
 }
 
 static void
