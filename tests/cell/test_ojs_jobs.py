@@ -466,10 +466,11 @@ def test_of_ends_at_the_same_time_one_wins(new_ojs):
                      for ask in asks]:
             done.result()
     for i, states in won.items():
-        # a job that failed waits for its next attempt, and may be cancelled
-        assert states in (["completed"], ["cancelled"],
-                          ["retryable", "cancelled"]), states
-        assert pair[0].job(i)["state"] == states[-1]
+        # a job that failed waits for its next attempt, and may be cancelled;
+        # which of the two answers comes first is chance
+        assert sorted(states) in (["completed"], ["cancelled"],
+                                  ["cancelled", "retryable"]), states
+        assert pair[0].job(i)["state"] == min(states)
 
 
 def test_activate(ojs):
