@@ -96,6 +96,9 @@ Q_CFLAGS = -std=c11 $(WARN) $(WERROR) -fno-common -fstack-protector-strong \
 Q_LDFLAGS = -pie -Wl,-z,relro,-z,now $(SANFLAGS)
 LIBS = $(LIBS_HTTP) $(LIBS_lib) -lm $(LDLIBS)
 link = $(CC) $(Q_CFLAGS) $(CFLAGS) $(Q_LDFLAGS) $(LDFLAGS) -o $@
+# There are some 200 test programs, and gold takes a third of the time.
+GOLD := $(if $(shell command -v ld.gold),-fuse-ld=gold)
+link_test = $(link) $(GOLD)
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -153,22 +156,22 @@ $(B)/bin/$(1): $(B)/obj/bin/$(1)/main.o $(call tool_obj,$(1)) $(LIB)
 $(B)/tests/unit/$(1)/%: $(B)/obj/tests/unit/$(1)/%.o $(call tool_obj,$(1)) \
 		$(call obj,$(UNIT_HELP)) $(LIB)
 	@mkdir -p $$(@D)
-	$(Q)$$(link) $$^ -lcmocka $(LIBS_$(1)) $$(LIBS)
+	$(Q)$$(link_test) $$^ -lcmocka $(LIBS_$(1)) $$(LIBS)
 $(B)/tests/fuzz/$(1)/%: $(B)/obj/tests/fuzz/$(1)/%.o $(call tool_obj,$(1)) \
 		$(if $(FUZZ),,$(B)/obj/tests/fuzz/main.o) $(LIB)
 	@mkdir -p $$(@D)
-	$(Q)$$(link) $$^ $(if $(FUZZ),-fsanitize=fuzzer) $(LIBS_$(1)) $$(LIBS)
+	$(Q)$$(link_test) $$^ $(if $(FUZZ),-fsanitize=fuzzer) $(LIBS_$(1)) $$(LIBS)
 endef
 $(foreach t,$(PARTS),$(eval $(call tool_rules,$t)))
 
 $(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(call obj,$(UNIT_HELP)) $(LIB)
 	@mkdir -p $(@D)
-	$(Q)$(link) $^ -lcmocka $(LIBS)
+	$(Q)$(link_test) $^ -lcmocka $(LIBS)
 # libFuzzer brings its own main; elsewhere ours runs the corpus once.
 $(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o \
 		$(if $(FUZZ),,$(B)/obj/tests/fuzz/main.o) $(LIB)
 	@mkdir -p $(@D)
-	$(Q)$(link) $^ $(if $(FUZZ),-fsanitize=fuzzer) $(LIBS)
+	$(Q)$(link_test) $^ $(if $(FUZZ),-fsanitize=fuzzer) $(LIBS)
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
 
