@@ -19,10 +19,26 @@ struct beat {
 	struct span worker;
 	struct qid *ids;
 	size_t n, cap;
+	struct span *strange; /* JSON texts that are the id of no job */
+	size_t n_strange, cap_strange;
 	int64_t lease_ms;
 };
 
 /* ---- reading ---- */
+
+/* One that can be no job's is one the worker does not hold. */
+static void
+add_id(struct beat *b, struct arena *a, struct span text, struct span raw)
+{
+	b->ids = arena_grown(a, b->ids, b->n, &b->cap, sizeof(*b->ids));
+	if (job_id_parse(text, &b->ids[b->n])) {
+		b->n++;
+		return;
+	}
+	b->strange = arena_grown(a, b->strange, b->n_strange, &b->cap_strange,
+		sizeof(*b->strange));
+	b->strange[b->n_strange++] = raw;
+}
 
 static int
 read_ids(const struct jspan_val *list, const char *field, struct arena *a,
@@ -37,15 +53,14 @@ read_ids(const struct jspan_val *list, const char *field, struct arena *a,
 	jspan_open(&j, list->raw);
 	if (jspan_enter_array(&j))
 		while (jspan_next_item(&j) && jspan_take(&j, &v)) {
-			if (b->n == IDS_MAX)
+			if (b->n + b->n_strange == IDS_MAX)
 				return problem_field(p, a, field,
 					"`%s` holds more than %d.", field,
 					IDS_MAX);
-			b->ids = arena_grown(
-				a, b->ids, b->n, &b->cap, sizeof(*b->ids));
-			if (!jspan_text(&v, a, &text) ||
-				!job_id_parse(text, &b->ids[b->n++]))
+			if (!jspan_text(&v, a, &text))
 				jspan_fail(&j, "no id");
+			else
+				add_id(b, a, text, v.raw);
 		}
 	if (jspan_end(&j))
 		return 0;
@@ -100,10 +115,8 @@ fill(struct hsrv_req *r, void *arg, struct pgargs *a)
 }
 
 static void
-write_ids(struct jwrite *w, const char *key, const PGresult *res, bool held)
+write_ids(struct jwrite *w, const PGresult *res, bool held)
 {
-	jwrite_key(w, key);
-	jwrite_array(w);
 	for (int i = 0; i < PQntuples(res); i++) {
 		struct qid id;
 
@@ -113,7 +126,6 @@ write_ids(struct jwrite *w, const char *key, const PGresult *res, bool held)
 		id = pgbin_uuid(res, i, BEAT_ID);
 		jwrite_qid(w, &id);
 	}
-	jwrite_end(w);
 }
 
 /* The stronger of those its jobs carry; a client's word, so in tests alone. */
@@ -138,14 +150,22 @@ directive(const struct hsrv_req *r, const PGresult *res)
 static void
 done(struct hsrv_req *r, void *arg, const PGresult *res)
 {
+	const struct beat *b = arg;
 	struct jwrite w;
 
-	(void)arg;
 	jwrite_init(&w, hsrv_out(r));
 	jwrite_object(&w);
 	jwrite_kv_cstr(&w, "state", directive(r, res));
-	write_ids(&w, "jobs_extended", res, true);
-	write_ids(&w, "jobs_lost", res, false);
+	jwrite_key(&w, "jobs_extended");
+	jwrite_array(&w);
+	write_ids(&w, res, true);
+	jwrite_end(&w);
+	jwrite_key(&w, "jobs_lost");
+	jwrite_array(&w);
+	write_ids(&w, res, false);
+	for (size_t i = 0; i < b->n_strange; i++)
+		jwrite_raw(&w, b->strange[i]);
+	jwrite_end(&w);
 	job_write_at(&w, "server_time", res, 0, BEAT_TIME);
 	jwrite_end(&w);
 	hsrv_reply(r, 200);

@@ -288,12 +288,13 @@ def test_heartbeats(ojs):
     move(ojs, 30)
     assert 25 < left(held) <= 30
     beat = ojs.ask("POST", "/workers/heartbeat", {
-        "worker_id": "w", "active_jobs": ids + [unknown]})
+        "worker_id": "w", "active_jobs": ["no\u00e9", *ids, unknown, ""]})
     assert list(beat) == ["state", "jobs_extended", "jobs_lost",
                           "server_time"]
     assert beat["state"] == "running"
     assert beat["jobs_extended"] == ids[:2]
-    assert beat["jobs_lost"] == ids[2:] + [unknown]
+    # what can be the id of no job is lost, and costs the others nothing
+    assert beat["jobs_lost"] == ids[2:] + [unknown, "no\u00e9", ""]
     stamp = datetime.datetime.fromisoformat(
         beat["server_time"].replace("Z", "+00:00"))
     now = ojs.db.value("select now()")
@@ -315,7 +316,8 @@ def test_heartbeats(ojs):
     assert beat["jobs_extended"] == beat["jobs_lost"] == []
     for body in ({}, {"worker_id": None}, {"worker_id": 7},
                  {"worker_id": "w", "active_jobs": "x"},
-                 {"worker_id": "w", "active_jobs": ["nope"]},
+                 {"worker_id": "w", "active_jobs": [7]},
+                 {"worker_id": "w", "active_jobs": [None]},
                  {"worker_id": "w", "active_job_ids": 7},
                  {"worker_id": "w", "visibility_timeout_ms": 0}):
         ojs.refused("POST", "/workers/heartbeat", body, 400,
