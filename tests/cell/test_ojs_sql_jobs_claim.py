@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""810: which jobs a fetch claims, in what order, and at what cost."""
+"""812: which jobs a fetch claims, in what order, and at what cost."""
 import itertools
 import uuid
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""810: unique jobs, rate limits, and the quota of a queue."""
+"""810 and 812: unique jobs, rate limits, and the quota of a queue."""
 import hashlib
 import json
 import unicodedata
