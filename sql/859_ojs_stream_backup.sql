@@ -178,8 +178,7 @@ begin
 		when 'event' then 'insert into %1$I.stream_events (seq, segment, bytes, retry_count,
 				txid, owner, created_at, event_id, type, payload, headers)
 			select r.seq, r.segment, r.bytes, r.retry_count, (case when r.tick = 0
-					then $2 + 3 when r.tick between 1 and $2
-					then r.tick + 2 end)::text::xid8,
+					then $2 + 3 else r.tick + 2 end)::text::xid8,
 				r.owner, r.created_at, r.event_id, r.type, r.payload::json,
 				r.headers::json
 			from unnest($1) u (doc), json_to_record(u.doc) r (seq bigint,
@@ -212,6 +211,11 @@ begin
 	end if;
 	if p_kind = 'event' then
 		execute format('select count(*) from %I.stream_ticks', l_s) into l_n;
+		if exists (select from unnest(p_docs) u (doc)
+				where ((u.doc ->> 'tick')::bigint between 0 and l_n) is not true) then
+			raise exception 'an event names a tick that is not there'
+				using errcode = '22023';
+		end if;
 	end if;
 	execute format(l_sql, l_s) using p_docs, l_n;
 end $$;

@@ -152,18 +152,33 @@ begin
 	return next;
 end $$;
 
+-- Inside: the text of a JSON object with this member in its place, or at the end; all
+-- others as they were written.  22P05, 22P02: it has \u0000 or half a surrogate pair,
+-- which PostgreSQL does not take apart.
+create or replace function queen.ojs_restore_member(p_object text, p_key text, p_value text)
+returns text
+language sql immutable as $$
+	select '{' || string_agg(to_json(e.key) || ':' || e.value, ',' order by e.ord) || '}'
+	from (select m.key, case when m.key = p_key then p_value else m.value::text end, m.ord
+		from json_each(p_object::json) with ordinality m(key, value, ord)
+		union all
+		select p_key, p_value, null
+		where (p_object::json -> p_key) is null) e(key, value, ord)
+$$;
+
 -- Inside: a recurring job's members as they are shown, in a queue of another name.
 create or replace function queen.ojs_restore_shown(p_shown text, p_queue text)
 returns text
 language plpgsql immutable as $$
 declare
-	l_shown jsonb := ('{' || p_shown || '}')::jsonb;
+	l_shown text := '{' || p_shown || '}'; l_options text;
 begin
-	l_shown := jsonb_set(l_shown, '{options}', coalesce(l_shown -> 'options', '{}')
-		|| jsonb_build_object('queue', p_queue));
-	l_shown := jsonb_set(l_shown, '{job_template}', coalesce(l_shown -> 'job_template',
-		'{}') || jsonb_build_object('options', l_shown -> 'options'));
-	return substr(left(l_shown::text, -1), 2);
+	l_options := queen.ojs_restore_member(coalesce(l_shown::json ->> 'options', '{}'),
+		'queue', to_json(p_queue)::text);
+	l_shown := queen.ojs_restore_member(l_shown, 'options', l_options);
+	l_shown := queen.ojs_restore_member(l_shown, 'job_template', queen.ojs_restore_member(
+		coalesce(l_shown::json ->> 'job_template', '{}'), 'options', l_options));
+	return substr(left(l_shown, -1), 2);
 end $$;
 
 -- Inside: recurring jobs; the first whose name is taken, or null.

@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 
+import psycopg2
 import pytest
 
 from ctlkit import SERVER, USER, Ctl
@@ -429,6 +430,26 @@ def test_what_commits_late_is_in_its_tick(dbctl, db, copy, folder):
 
 # ---- the same cell ----
 
+def test_what_a_cron_shows_is_kept_as_it_was_written(db):
+    """Nothing of it goes through jsonb: order, doubles, numbers, blanks."""
+    args = '"args":[{"b":1,"a":"\\u00e9","b":1e2}, 1.50]'
+    rest = ('"type":"t",%s,"options":{"z": 1,%s"y":"\\/"},"job_template":'
+            '{"x":{"b":1,"a":2},%s,"options":{"z":1,%s"y":"\\/"}}')
+    shown = "select queen.ojs_restore_shown(%s, 'r')"
+    assert db.value(shown, (rest % (args, '"queue":"q",', args,
+                                    '"queue":"q",'),)) == rest.replace(
+        '"z": 1', '"z":1') % (args, '"queue":"r",', args, '"queue":"r",')
+    assert db.value(shown, ('"type":"t","args":[],"job_template":'
+                            '{"type":"t"}',)) == (
+        '"type":"t","args":[],"job_template":{"type":"t","options":'
+        '{"queue":"r"}},"options":{"queue":"r"}')
+    # what PostgreSQL cannot take apart is refused rather than changed
+    for text in '"\\u0000"', '"\\ud800"':
+        with pytest.raises(psycopg2.DataError, match="surrogate|escape"):
+            db.value(shown, ('"args":[%s]' % text,))
+
+
+
 def test_another_name_in_the_same_cell(ojs, dbctl, db, folder):
     ids = fill(ojs)
     held = fill_stream(ojs)
@@ -537,8 +558,8 @@ def test_what_is_not_whole_leaves_nothing(ojs, dbctl, copy, folder):
          "line %d: invalid input" % (i + 1))
     told(i, '{"job":', '{"jab":', 'line %d: unknown kind "jab"' % (i + 1))
     i = first("event") + 2
-    told(i, '"tick":', '"tick":99,"x":', "line %d: null value" % (i + 1),
-         '"txid"')
+    told(i, '"tick":', '"tick":99,"x":',
+         "line %d: an event names a tick that is not there" % (i + 1))
     told(i, '"payload":"', '"payload":"{', "line %d: invalid input" % (i + 1))
     told(first("subscription"), '"next_tick":', '"next_tick":77,"x":',
          "does not fit together: there is no tick 77")
