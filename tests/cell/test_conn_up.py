@@ -60,7 +60,8 @@ def below(supervisor):
     found = {}
     with open(path) as f:
         for pid in f.read().split():
-            with open("/proc/%s/comm" % pid) as name:
+            with contextlib.suppress(FileNotFoundError), \
+                    open("/proc/%s/comm" % pid) as name:  # just gone
                 found[name.read().strip()] = int(pid)
     return found
 
