@@ -112,6 +112,7 @@ def holders(pid, needle):
     return found
 
 
+@pytest.mark.amount
 @pytest.mark.parametrize("files", [False, True])
 def test_key_bytes_lie_in_guarded_memory_alone(new_cell, folder, files):
     new, old = (ODD + ODD)[:64], (ODD + ODD)[3:67]

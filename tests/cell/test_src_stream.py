@@ -88,6 +88,7 @@ def test_what_becomes_of_changes(src, far, far_too):
         assert s["lastError"] is None and s["restarts"] == 0
 
 
+@pytest.mark.amount
 def test_a_large_transaction_goes_in_pieces_and_survives_a_stop(src, far):
     far.run("create table big (id int primary key)",
             "create table other (id int primary key)")
@@ -136,6 +137,7 @@ def test_two_nodes_one_streams_and_a_stop_hands_over(src, far):
     assert len(one.check("t")) == 40
 
 
+@pytest.mark.amount
 def test_nothing_holds_up_a_source_for_long(src, far, far_too, db):
     """Idle while other databases write, a cell that stands still, a cell and
     a source that are one database."""
