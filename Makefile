@@ -96,8 +96,9 @@ Q_CFLAGS = -std=c11 $(WARN) $(WERROR) -fno-common -fstack-protector-strong \
 Q_LDFLAGS = -pie -Wl,-z,relro,-z,now $(SANFLAGS)
 LIBS = $(LIBS_HTTP) $(LIBS_lib) -lm $(LDLIBS)
 link = $(CC) $(Q_CFLAGS) $(CFLAGS) $(Q_LDFLAGS) $(LDFLAGS) -o $@
-# There are some 200 test programs, and gold takes a third of the time.
-GOLD := $(if $(shell command -v ld.gold),-fuse-ld=gold)
+# There are some 200 test programs, and gold takes a third of the time; what
+# clang's sanitizers bring it does not know.
+GOLD := $(if $(FUZZ),,$(if $(shell command -v ld.gold),-fuse-ld=gold))
 link_test = $(link) $(GOLD)
 
 .DELETE_ON_ERROR:
