@@ -11,6 +11,9 @@ cell      a running queend on db (Cell); marker cellenv(NAME="value") adds
           environment
 cells     cells(n, **env) -> n running queends on db, one per instance
 pair      two of them
+common    a running queend that the tests of this worker share: for those that
+          need no setting and leave nothing, or only under names of their own
+own_name  a name that no other test has
 new_cell  new_cell(**env) -> a queend not yet started
 ctl, alone, stub  queenctl in three surroundings (ctlkit.py)
 new_tool  new_tool("queen-pgsrc", **env) -> a tool not yet started (connkit.py)
@@ -22,6 +25,7 @@ no_last_cell  queenctl remembers no private cell; one test at a time has it
 """
 import contextlib
 import fcntl
+import itertools
 import os
 import random
 import shutil
@@ -55,6 +59,7 @@ timer_limits two""".split()
 LOGS = pytest.StashKey()
 SERVERS = {}
 REPORT = {}
+NAMES = itertools.count()
 RANK = {"passed": 0, "skipped": 1, "xfailed": 1, "failed": 2}
 
 
@@ -200,6 +205,46 @@ def cells(new_cell):
 @pytest.fixture
 def pair(cells):
     return cells(2)
+
+
+@pytest.fixture(scope="session")
+def cell_of_worker(servers):
+    """[that of `common`]; empty until a test asks for it."""
+    made = []
+    yield made
+    for one in made:
+        try:
+            one.close()
+        finally:
+            shutil.rmtree(one.folder, ignore_errors=True)
+
+
+@pytest.fixture
+def common(request, pg, cell_of_worker):
+    assert not request.node.get_closest_marker("cellenv")
+    if not cell_of_worker:
+        cell_of_worker.append(queenlib.Cell(
+            pg.new_db(), tempfile.mkdtemp(prefix="queen-t-", dir="/tmp"),
+            name="common"))
+    one, = cell_of_worker
+    keep_log(request.node, one.name, one.log)
+    if one.proc is None:
+        one.start()
+
+    def serves():
+        assert one.proc.poll() is None, "the common queend is gone"
+        # each lane: the test before may have stopped the server
+        return one.get("/health").status == 200 and queenlib.metric(
+            one, "queen_db_pool_idle") == 4
+
+    queenlib.wait_until(serves, what="health of the common queend")
+    yield one
+    assert one.proc.poll() is None, "the common queend is gone"
+
+
+@pytest.fixture
+def own_name():
+    return "own-%d" % next(NAMES)
 
 
 # Tails of the logs of a failed test

@@ -13,8 +13,8 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z\Z")
 
 
 class Kv:
-    def __init__(self, cell):
-        self.cell = cell
+    def __init__(self, cell, ns="n"):
+        self.cell, self.ns = cell, ns
 
     def post(self, ops, status=200):
         reply = self.cell.post("/api/v1/kv", ops)
@@ -22,8 +22,8 @@ class Kv:
         return reply.body
 
     def ops(self, *ops):
-        """Results of operations in namespace n unless they say."""
-        body = self.post({"operations": [dict({"ns": "n"}, **o)
+        """Results of operations in its namespace unless they say."""
+        body = self.post({"operations": [dict({"ns": self.ns}, **o)
                                          for o in ops]})
         assert set(body) == {"results"}, body
         assert [r["index"] for r in body["results"]] == \
@@ -40,7 +40,7 @@ class Kv:
 
     def bad(self, *ops, status=400):
         """(error, reason) of a refused call."""
-        body = self.post({"operations": [dict({"ns": "n"}, **o)
+        body = self.post({"operations": [dict({"ns": self.ns}, **o)
                                          for o in ops]}, status)
         assert set(body) <= {"error", "reason", "detail"}, body
         return body["error"], body["reason"]
@@ -49,6 +49,12 @@ class Kv:
 @pytest.fixture
 def kv(cell):
     return Kv(cell)
+
+
+@pytest.fixture
+def common_kv(common, own_name):
+    """In a namespace of its own, on the common queend."""
+    return Kv(common, own_name)
 
 
 def waiting_for_locks(db):

@@ -111,8 +111,8 @@ def test_null_is_absent_and_unknown_keys_are_ignored(cell):
     assert told(reply.body) == [good(released=True)]
 
 
-def test_empty_batch_answers_an_empty_array(cell):
-    assert ack(cell) == []
+def test_empty_batch_answers_an_empty_array(common):
+    assert ack(common) == []
 
 
 @pytest.mark.parametrize("path,body,text", [
@@ -132,8 +132,8 @@ def test_empty_batch_answers_an_empty_array(cell):
     (BATCH, '{"acknowledgments":[{"error":{}}]}',
      "bad body: acknowledgments[0].error must be a string"),
 ])
-def test_a_wrong_shape_is_400(cell, path, body, text):
-    reply = cell.post(path, body)
+def test_a_wrong_shape_is_400(common, path, body, text):
+    reply = common.post(path, body)
     assert (reply.status, reply.body) == (400, {"error": text})
 
 
@@ -248,18 +248,20 @@ def test_acking_the_middle_completes_what_is_before(cell, db):
 
 @pytest.mark.parametrize("word", [None, "completed", "success", "acked",
                                   "ok"])
-def test_words_that_complete(cell, db, word):
-    fill(cell, 1)
-    assert told(ack(cell, of(pop(cell)[0], word))) == [good(released=True)]
-    assert consumer(db) == (0, None, 0)
+def test_words_that_complete(common, own_name, word):
+    fill(common, 1, own_name)
+    m, = pop(common, queue=own_name)
+    assert told(ack(common, of(m, word))) == [good(released=True)]
+    assert consumer(common.db, own_name) == (0, None, 0)
 
 
 @pytest.mark.parametrize("word", ["failed", "", "FAILED", "nack", "OK",
                                   "Completed"])
-def test_any_other_word_fails(cell, db, word):
-    fill(cell, 1)
-    assert told(ack(cell, of(pop(cell)[0], word))) == [good(released=True)]
-    assert consumer(db) == (-1, None, 1)
+def test_any_other_word_fails(common, own_name, word):
+    fill(common, 1, own_name)
+    m, = pop(common, queue=own_name)
+    assert told(ack(common, of(m, word))) == [good(released=True)]
+    assert consumer(common.db, own_name) == (-1, None, 1)
 
 
 def test_retry_is_free(cell, db):

@@ -132,9 +132,9 @@ def test_entry_errors_replace_the_page(cell):
     assert body["entries"][2]["partitions"][0]["name"] == "Default"
 
 
-def test_refused_bodies(cell):
+def test_refused_bodies(common):
     def refused(body):
-        reply = cell.post("/api/v1/partitions/changed", body)
+        reply = common.post("/api/v1/partitions/changed", body)
         assert reply.status == 400
         return reply.body["error"]
 

@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 
-import pytest
-
 from ctlkit import NOTHING, SERVER, USER, three
 
 
@@ -143,7 +141,7 @@ def test_apply_replaces_and_seeks(ctl):
         == 300
 
 
-@pytest.mark.parametrize("text,why", [
+APPLY_FAULTS = [
     ("kind: Topic\nname: x\n", 'document 2: unknown kind "Topic"'),
     ("name: x\nconfig: {lease-time: 1}\n",
      'document 2: "lease-time" is spelled "leaseTime"'),
@@ -154,11 +152,14 @@ def test_apply_replaces_and_seeks(ctl):
     ("kind: cg\nname: g\nqueue: q\nseek-to: soon\n", "is not a time"),
     ("[1]\n", "expected a mapping"),
     ("name: [\n", "-: line "),
-])
-def test_apply_refuses_before_it_sends(ctl, text, why):
-    assert why in ctl.fails(USER, "apply", "-f", "-",
-                            stdin="name: first\n---\n" + text)
-    assert ctl.json("queue", "list") == []
+]
+
+
+def test_apply_refuses_before_it_sends(ctl):
+    for text, why in APPLY_FAULTS:
+        assert why in ctl.fails(USER, "apply", "-f", "-",
+                                stdin="name: first\n---\n" + text)
+        assert ctl.json("queue", "list") == []
 
 
 def test_apply_of_nothing_is_a_no_op(ctl):

@@ -5,33 +5,33 @@ import threading
 
 import pytest
 
-from kvkit import TIME, Kv, kill, kv, path, reason  # noqa: F401
+from kvkit import TIME, Kv, kill, kv, path, reason, common_kv  # noqa: F401
 from queenlib import rows, wait_until
 
 # Operations
 
-def test_put_get_delete(kv):
-    first = kv.put("a", {"b": [1, 2.50, None]})
+def test_put_get_delete(common_kv):
+    first = common_kv.put("a", {"b": [1, 2.50, None]})
     version = first["version"]
     assert first == {"index": 0, "op": "put", "applied": True, "key": "a",
                      "value": {"b": [1, 2.50, None]}, "version": version}
     assert version > 0
-    got = kv.one("get", "a")
+    got = common_kv.one("get", "a")
     assert TIME.match(got.pop("updatedAt"))
     assert got == {"index": 0, "op": "get", "found": True, "key": "a",
                    "value": {"b": [1, 2.50, None]}, "version": version,
                    "expiresAt": None}
-    assert kv.one("delete", "a") == dict(first, op="delete")
-    assert kv.one("get", "a") == {"index": 0, "op": "get", "found": False,
-                                  "key": "a"}
-    assert kv.one("delete", "a") == {
+    assert common_kv.one("delete", "a") == dict(first, op="delete")
+    assert common_kv.one("get", "a") == {
+        "index": 0, "op": "get", "found": False, "key": "a"}
+    assert common_kv.one("delete", "a") == {
         "index": 0, "op": "delete", "applied": False, "reason": "absent",
         "key": "a", "value": None, "version": 0}
 
 
-def test_null_is_a_value(kv):
-    assert kv.put("a", None)["value"] is None
-    got = kv.one("get", "a")
+def test_null_is_a_value(common_kv):
+    assert common_kv.put("a", None)["value"] is None
+    got = common_kv.one("get", "a")
     assert got["found"] is True and got["value"] is None
 
 
@@ -57,56 +57,57 @@ def test_bare_array_and_empty_calls(kv, cell):
     ({"ttlSeconds": 5.0}, None),
     ({"ttlSeconds": 3153600000}, None),
 ])
-def test_lifetimes(kv, life, wanted):
+def test_lifetimes(common_kv, life, wanted):
     for op in ({"op": "put", "value": 1}, {"op": "putIfAbsent", "value": 1},
                {"op": "incr", "delta": 1}):
         call = dict(op, key=op["op"], **life)
         if wanted:
-            assert kv.bad(call) == reason(wanted)
+            assert common_kv.bad(call) == reason(wanted)
         else:
-            assert kv.ops(call)[0]["applied"] is True
-            assert TIME.match(kv.one("get", op["op"])["expiresAt"])
+            assert common_kv.ops(call)[0]["applied"] is True
+            assert TIME.match(common_kv.one("get", op["op"])["expiresAt"])
 
 
-def test_expect(kv):
-    assert kv.put("a", 1, expect=7) == {
+def test_expect(common_kv):
+    assert common_kv.put("a", 1, expect=7) == {
         "index": 0, "op": "put", "applied": False, "reason": "absent",
         "key": "a", "value": None, "version": 0}
-    assert kv.one("get", "a")["found"] is False
-    v = kv.put("a", 1, expect=0)["version"]
-    lost = kv.put("a", 2, expect=0)
+    assert common_kv.one("get", "a")["found"] is False
+    v = common_kv.put("a", 1, expect=0)["version"]
+    lost = common_kv.put("a", 2, expect=0)
     assert (lost["reason"], lost["value"], lost["version"]) == ("exists", 1, v)
-    lost = kv.put("a", 2, expect=v + 1000)
+    lost = common_kv.put("a", 2, expect=v + 1000)
     assert (lost["reason"], lost["value"], lost["version"]) == \
         ("version", 1, v)
-    w = kv.put("a", 2, expect=v)
+    w = common_kv.put("a", 2, expect=v)
     assert w["applied"] and w["version"] > v
-    assert kv.one("delete", "a", expect=v)["reason"] == "version"
-    assert kv.one("delete", "a", expect=0)["reason"] == "exists"
-    assert kv.one("delete", "a", expect=w["version"])["applied"] is True
-    gone = kv.one("delete", "a", expect=0)
+    assert common_kv.one("delete", "a", expect=v)["reason"] == "version"
+    assert common_kv.one("delete", "a", expect=0)["reason"] == "exists"
+    assert common_kv.one("delete", "a", expect=w["version"])["applied"] is True
+    gone = common_kv.one("delete", "a", expect=0)
     assert (gone["applied"], gone["value"], gone["version"]) == \
         (True, None, 0)
-    assert kv.one("delete", "a", expect=5)["reason"] == "absent"
+    assert common_kv.one("delete", "a", expect=5)["reason"] == "absent"
 
 
 @pytest.mark.parametrize("value", ['null', '"5"', '-1', '1.5',
                                    '9223372036854775808', '1e30', 'true'])
-def test_bad_expect(kv, value):
-    assert kv.bad({"op": "put", "key": "a", "value": 1, "forever": True,
-                   "expect": json.loads(value)}) == reason("kv_bad_expect")
-    assert kv.bad({"op": "delete", "key": "a",
-                   "expect": json.loads(value)}) == reason("kv_bad_expect")
+def test_bad_expect(common_kv, value):
+    for call in ({"op": "put", "value": 1, "forever": True},
+                 {"op": "delete"}):
+        assert common_kv.bad(dict(call, key="a", expect=json.loads(value))
+                             ) == reason("kv_bad_expect")
 
 
-def test_expect_where_it_has_no_place(kv):
+def test_expect_where_it_has_no_place(common_kv):
     for call in ({"op": "putIfAbsent", "value": 1, "expect": 3},
                  {"op": "incr", "delta": 1, "expect": 0}):
-        assert kv.bad(dict(call, key="a", forever=True)) == \
+        assert common_kv.bad(dict(call, key="a", forever=True)) == \
             reason("kv_bad_expect")
-    assert kv.one("putIfAbsent", "a", value=1, expect=0, forever=True)[
+    assert common_kv.one("putIfAbsent", "a", value=1, expect=0, forever=True)[
         "op"] == "putIfAbsent"
-    assert kv.put("b", 1, expect=9223372036854775807)["reason"] == "absent"
+    assert common_kv.put("b", 1, expect=9223372036854775807)["reason"] \
+        == "absent"
 
 
 def test_put_if_absent_over_a_dead_row(kv, db):
@@ -151,49 +152,50 @@ def test_incr_keeps_all_digits(kv, cell, db):
         assert db.value("select value::text from queen.kv") == wanted
 
 
-def test_numbers_without_end_are_refused(kv, cell):
+def test_numbers_without_end_are_refused(common):
     for delta in ("1e999999999", "1e131073"):
-        reply = cell.post("/api/v1/kv", '[{"op":"incr","ns":"n","key":"a",'
-                          '"forever":true,"delta":%s}]' % delta)
+        reply = common.post("/api/v1/kv", '[{"op":"incr","ns":"n","key":"a",'
+                            '"forever":true,"delta":%s}]' % delta)
         assert (reply.status, reply.body["error"]) == \
             (400, "kv_bad_request"), reply.body
-    reply = cell.post("/api/v1/kv", '[{"op":"incr","ns":"n","key":"a",'
-                      '"forever":true,"delta":1e70000}]')
+    reply = common.post("/api/v1/kv", '[{"op":"incr","ns":"n","key":"a",'
+                        '"forever":true,"delta":1e70000}]')
     assert (reply.status, reply.body["reason"]) == \
         (413, "kv_value_too_large")
 
 
 # Lists
 
-def test_get_many(kv):
+def test_get_many(common_kv):
     for key in ("b", "a", "c"):
-        kv.put(key, key)
-    got = kv.ops({"op": "getMany", "keys": ["z", "c", "a", "y", "a"]})[0]
+        common_kv.put(key, key)
+    got = common_kv.ops({"op": "getMany",
+                         "keys": ["z", "c", "a", "y", "a"]})[0]
     assert [r["key"] for r in got["rows"]] == ["a", "c"]
     assert set(got["rows"][0]) == {"key", "value", "version", "expiresAt",
                                    "updatedAt"}
     assert (got["missing"], got["truncated"]) == (["z", "y"], False)
-    assert kv.ops({"op": "getMany", "keys": []})[0] == {
+    assert common_kv.ops({"op": "getMany", "keys": []})[0] == {
         "index": 0, "op": "getMany", "rows": [], "missing": [],
         "truncated": False}
 
 
-def test_a_list_sees_the_writes_of_its_call(kv):
-    got = kv.ops({"op": "getMany", "keys": ["a"]},
-                 {"op": "getPrefix", "prefix": "a"},
-                 {"op": "put", "key": "a", "value": 7, "forever": True})
+def test_a_list_sees_the_writes_of_its_call(common_kv):
+    got = common_kv.ops({"op": "getMany", "keys": ["a"]},
+                        {"op": "getPrefix", "prefix": "a"},
+                        {"op": "put", "key": "a", "value": 7, "forever": True})
     assert got[0]["rows"][0]["value"] == 7
     assert got[1]["rows"][0]["version"] == got[2]["version"]
 
 
-def test_get_prefix_pages(kv):
-    kv.ops(*({"op": "put", "key": "p%02d" % i, "value": i, "forever": True}
-             for i in range(25)))
-    kv.put("q", 1)
+def test_get_prefix_pages(common_kv):
+    common_kv.ops(*({"op": "put", "key": "p%02d" % i, "value": i,
+                     "forever": True} for i in range(25)))
+    common_kv.put("q", 1)
     seen, after = [], None
     for want in (10, 10, 5):
-        page = kv.ops({"op": "getPrefix", "prefix": "p", "limit": 10,
-                       "after": after or "", "keysOnly": True})[0]
+        page = common_kv.ops({"op": "getPrefix", "prefix": "p", "limit": 10,
+                              "after": after or "", "keysOnly": True})[0]
         assert len(page["rows"]) == want
         assert set(page["rows"][0]) == {"key", "version", "expiresAt",
                                         "updatedAt"}
@@ -202,16 +204,16 @@ def test_get_prefix_pages(kv):
         assert page["truncated"] is (want == 10 and len(seen) < 25)
     assert after is None
     assert seen == ["p%02d" % i for i in range(25)]
-    page = kv.ops({"op": "getPrefix", "prefix": "p", "limit": -3})[0]
+    page = common_kv.ops({"op": "getPrefix", "prefix": "p", "limit": -3})[0]
     assert [r["key"] for r in page["rows"]] == ["p00"]
 
 
-def test_prefix_is_no_pattern(kv):
+def test_prefix_is_no_pattern(common_kv):
     for key in ("a%x", "abx", "a_y", "aby"):
-        kv.put(key, 1)
+        common_kv.put(key, 1)
 
     def under(prefix):
-        return [r["key"] for r in kv.ops(
+        return [r["key"] for r in common_kv.ops(
             {"op": "getPrefix", "prefix": prefix})[0]["rows"]]
 
     assert under("a%") == ["a%x"]
@@ -219,17 +221,17 @@ def test_prefix_is_no_pattern(kv):
     assert under("a") == ["a%x", "a_y", "abx", "aby"]
 
 
-def test_read_budget(kv):
+def test_read_budget(common_kv):
     big = "x" * 65000
     for n in range(0, 80, 20):
-        kv.ops(*({"op": "put", "key": "k%02d" % i, "value": big,
-                  "forever": True} for i in range(n, n + 20)))
-    page = kv.ops({"op": "getPrefix", "prefix": "k"})[0]
+        common_kv.ops(*({"op": "put", "key": "k%02d" % i, "value": big,
+                         "forever": True} for i in range(n, n + 20)))
+    page = common_kv.ops({"op": "getPrefix", "prefix": "k"})[0]
     # the row that crosses 4 MiB is still there
     assert len(page["rows"]) == 65 and page["truncated"] is True
     assert page["nextAfter"] == "k64"
-    many = kv.ops({"op": "getMany",
-                   "keys": ["nope"] + ["k%02d" % i for i in range(80)]})[0]
+    many = common_kv.ops({"op": "getMany", "keys": ["nope"] + [
+        "k%02d" % i for i in range(80)]})[0]
     assert (len(many["rows"]), many["missing"], many["truncated"]) == \
         (65, ["nope"], True)
 
@@ -263,17 +265,19 @@ def test_sizes(kv, cell):
             ("payload_too_large", "kv_key_too_large")
 
 
-def test_counts(kv):
+def test_counts(common_kv):
     get = {"op": "get", "key": "a"}
-    assert len(kv.ops(*[get] * 256)) == 256
-    assert kv.bad(*[get] * 257) == reason("kv_too_many_ops")
+    assert len(common_kv.ops(*[get] * 256)) == 256
+    assert common_kv.bad(*[get] * 257) == reason("kv_too_many_ops")
     keys = ["k%d" % i for i in range(1024)]
-    assert len(kv.ops({"op": "getMany", "keys": keys})[0]["missing"]) == 1024
-    assert kv.bad({"op": "getMany", "keys": keys}, get) == \
+    got = common_kv.ops({"op": "getMany", "keys": keys})[0]
+    assert len(got["missing"]) == 1024
+    assert common_kv.bad({"op": "getMany", "keys": keys}, get) == \
         reason("kv_too_many_keys")
     page = {"op": "getPrefix", "prefix": "p", "limit": 5000}
-    assert kv.bad(page, dict(page, limit=25)) == reason("kv_too_many_keys")
-    kv.ops(page, dict(page, limit=24))
+    assert common_kv.bad(page, dict(page, limit=25)) == \
+        reason("kv_too_many_keys")
+    common_kv.ops(page, dict(page, limit=24))
 
 
 @pytest.mark.parametrize("call,wanted", [
@@ -311,27 +315,27 @@ def test_counts(kv):
     ({"op": "incr", "key": "a", "forever": True, "delta": 1, "max": "1"},
      "kv_bad_request"),
 ])
-def test_malformed_operations(kv, db, call, wanted):
+def test_malformed_operations(common_kv, call, wanted):
     good = {"op": "put", "key": "good", "value": 1, "forever": True}
-    assert kv.bad(good, call) == reason(wanted)
-    assert db.value("select count(*) from queen.kv") == 0
+    assert common_kv.bad(good, call) == reason(wanted)
+    assert common_kv.one("get", "good")["found"] is False
 
 
 @pytest.mark.parametrize("body", [
     "", "{", "1", "null", '"x"', "{}", '{"operations":{}}', "[1]", "[[]]",
     '{"operations":null}', "[] x", '[{"op":"get","ns":"n","key":"\\ud800"}]'])
-def test_malformed_bodies(cell, body):
-    reply = cell.post("/api/v1/kv", body)
+def test_malformed_bodies(common, body):
+    reply = common.post("/api/v1/kv", body)
     assert reply.status == 400, reply.body
     assert reply.body["error"] == "kv_bad_request"
     assert reply.body["reason"] in ("kv_bad_body", "kv_bad_request",
                                       "kv_bad_key")
 
 
-def test_half_a_surrogate_in_a_value(cell):
+def test_half_a_surrogate_in_a_value(common):
     for value in ('"\\ud800"', '"\\udc00x"', '["\\ud800\\u0041"]'):
-        reply = cell.post("/api/v1/kv", '[{"op":"put","ns":"n","key":"a",'
-                          '"forever":true,"value":%s}]' % value)
+        reply = common.post("/api/v1/kv", '[{"op":"put","ns":"n","key":"a",'
+                            '"forever":true,"value":%s}]' % value)
         assert (reply.status, reply.body["reason"]) == \
             (400, "kv_bad_request")
 
@@ -367,10 +371,11 @@ def test_lost_required_undoes_the_call(kv, db):
     assert [r["applied"] for r in kv.ops(*call)] == [True] * 3
 
 
-def test_large_winner_is_not_told(kv):
-    kv.put("a", "x" * 5000)
-    assert kv.post([{"op": "putIfAbsent", "ns": "n", "key": "a", "value": 1,
-                     "forever": True, "required": True}]) == \
+def test_large_winner_is_not_told(common_kv):
+    common_kv.put("a", "x" * 5000)
+    assert common_kv.post([{
+        "op": "putIfAbsent", "ns": common_kv.ns, "key": "a", "value": 1,
+        "forever": True, "required": True}]) == \
         {"ok": False, "reason": "kv_precondition"}
 
 
@@ -411,28 +416,28 @@ def test_delete_without_a_body(kv, cell, body):
 
 
 @pytest.mark.parametrize("name", ["op", "ns", "namespace", "key"])
-def test_fields_of_the_path_in_the_body(cell, name):
-    reply = cell.request("PUT", path("a"), {"value": 1, "forever": True,
-                                            name: "x"})
+def test_fields_of_the_path_in_the_body(common, name):
+    reply = common.request("PUT", path("a"), {"value": 1, "forever": True,
+                                              name: "x"})
     assert (reply.status, reply.body["reason"]) == \
         (400, "kv_field_in_path")
-    reply = cell.request("DELETE", path("a"), {name: None})
+    reply = common.request("DELETE", path("a"), {name: None})
     assert (reply.status, reply.body["reason"]) == \
         (400, "kv_field_in_path")
 
 
-def test_no_query_string(cell):
+def test_no_query_string(common):
     for method, route, body in (
             ("GET", path("a"), None), ("PUT", path("a"), {"value": 1}),
             ("DELETE", path("a"), None),
             ("GET", "/api/v1/resources/kv/namespaces", None),
             ("POST", "/api/v1/resources/kv/list", {"ns": "n"})):
         for query in ("?x=1", "?"):
-            reply = cell.request(method, route + query, body)
+            reply = common.request(method, route + query, body)
             assert (reply.status, reply.body["reason"]) == \
                 (400, "kv_no_query_string"), (method, query)
             assert reply.body["error"] == "kv_bad_request"
-    reply = cell.request("POST", "/api/v1/kv?x=1", [])
+    reply = common.request("POST", "/api/v1/kv?x=1", [])
     assert reply.status == 200
 
 

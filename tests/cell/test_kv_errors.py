@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from kvkit import Kv, kv, path, reason  # noqa: F401
+from kvkit import Kv, kv, path, reason, common_kv  # noqa: F401
 from queenlib import NIL_TENANT
 
 KINDS = {"null": None, "bool": True, "false": False, "number": 7,
@@ -51,16 +51,16 @@ FIELDS = [
 
 
 @pytest.mark.parametrize("field,ops,takes,wanted", FIELDS)
-def test_kinds_of_fields(kv, db, field, ops, takes, wanted):
+def test_kinds_of_fields(common_kv, field, ops, takes, wanted):
     for op in ops:
         for kind, value in KINDS.items():
-            call = dict({"op": op, "ns": "n"}, **BASE[op])
+            call = dict({"op": op, "ns": common_kv.ns}, **BASE[op])
             if field == "namespace":
                 call.pop("ns")
             if field == "ttlSeconds" and kind == "number":
                 continue            # a lifetime beside forever: below
             call[field] = value
-            reply = kv.cell.post("/api/v1/kv", [call])
+            reply = common_kv.cell.post("/api/v1/kv", [call])
             at = (op, field, kind, reply.body)
             if kind in takes:
                 assert reply.status == 200, at
@@ -85,14 +85,14 @@ def test_kinds_of_fields(kv, db, field, ops, takes, wanted):
     ({"op": "put", "key": "k", "value": [[["\0"]]], "forever": True},
      "kv_bad_request"),
 ])
-def test_nul_in_a_string(kv, call, wanted):
-    assert kv.bad(call) == reason(wanted)
+def test_nul_in_a_string(common_kv, call, wanted):
+    assert common_kv.bad(call) == reason(wanted)
 
 
 @pytest.mark.parametrize("body", [
     {"ns": "n\0"}, {"ns": "n", "prefix": "\0"}, {"ns": "n", "after": "\0"}])
-def test_nul_in_the_list_for_people(cell, body):
-    reply = cell.post("/api/v1/resources/kv/list", body)
+def test_nul_in_the_list_for_people(common, body):
+    reply = common.post("/api/v1/resources/kv/list", body)
     assert (reply.status, reply.body["error"], reply.body["reason"]) == \
         (400, "kv_bad_request", "kv_bad_request")
 
@@ -101,15 +101,15 @@ def test_nul_in_the_list_for_people(cell, body):
     "", "{", "1", "null", '"x"', "{}", '{"operations":{}}',
     '{"operations":null}', '{"operations":[],}', "[] x", "[}", "[1,]",
     '[{"op":"get","ns":"n","key":"\\ud8"}]', "\xff", "[" * 5000])
-def test_bodies_that_are_none(cell, body):
-    reply = cell.post("/api/v1/kv", body.encode("latin-1"))
+def test_bodies_that_are_none(common, body):
+    reply = common.post("/api/v1/kv", body.encode("latin-1"))
     assert (reply.status, reply.body["error"], reply.body["reason"]) == \
         (400, "kv_bad_request", "kv_bad_body"), reply.body
 
 
 @pytest.mark.parametrize("body", ["[1]", "[[]]", "[null]", '["get"]'])
-def test_operations_that_are_none(cell, body):
-    reply = cell.post("/api/v1/kv", body)
+def test_operations_that_are_none(common, body):
+    reply = common.post("/api/v1/kv", body)
     assert (reply.status, reply.body) == (400, {
         "error": "kv_bad_request", "reason": "kv_bad_request",
         "detail": "operation 0: must be an object"})
@@ -125,8 +125,8 @@ def test_operations_that_are_none(cell, body):
     ("DELETE", "[]", "kv_bad_body"), ("DELETE", "{", "kv_bad_body"),
     ("DELETE", '{"expect":"1"}', "kv_bad_expect"),
     ("DELETE", '{"required":1}', "kv_bad_request")])
-def test_bodies_of_path_routes(cell, method, body, wanted):
-    reply = cell.request(method, path("a"), body)
+def test_bodies_of_path_routes(common, method, body, wanted):
+    reply = common.request(method, path("a"), body)
     assert (reply.status, reply.body["error"], reply.body["reason"]) == \
         (400, "kv_bad_request", wanted)
 
@@ -137,14 +137,14 @@ def test_bodies_of_path_routes(cell, method, body, wanted):
     ("n/" + "k" * 513, (413, "payload_too_large", "kv_key_too_large")),
     ("n/" + "%C3%A9" * 257, (413, "payload_too_large", "kv_key_too_large")),
 ])
-def test_names_in_the_path(cell, name, wanted):
+def test_names_in_the_path(common, name, wanted):
     for method, body in (("GET", None), ("DELETE", None),
                          ("PUT", {"value": 1, "forever": True})):
-        reply = cell.request(method, "/api/v1/kv/" + name, body)
+        reply = common.request(method, "/api/v1/kv/" + name, body)
         assert (reply.status, reply.body["error"],
                 reply.body["reason"]) == wanted
-    assert cell.request("GET", "/api/v1/kv/n/" + "%C3%A9" * 256
-                        ).body["found"] is False
+    assert common.request("GET", "/api/v1/kv/n/" + "%C3%A9" * 256
+                          ).body["found"] is False
 
 
 @pytest.mark.parametrize("body,status,wanted", [
@@ -162,8 +162,8 @@ def test_names_in_the_path(cell, name, wanted):
     ('{"ns":"n","tenant":"x"}', 400, "kv_tenant_not_an_input"),
     ('{"ns":"n","prefix":"%s"}' % ("k" * 513), 413, "kv_key_too_large"),
     ('{"ns":"n","after":"%s"}' % ("k" * 513), 413, "kv_key_too_large")])
-def test_bodies_of_the_list(cell, body, status, wanted):
-    reply = cell.post("/api/v1/resources/kv/list", body)
+def test_bodies_of_the_list(common, body, status, wanted):
+    reply = common.post("/api/v1/resources/kv/list", body)
     assert (reply.status, reply.body["reason"]) == (status, wanted)
     assert reply.body["error"] == (
         "kv_bad_request" if status == 400 else "payload_too_large")
@@ -189,12 +189,12 @@ def test_limits_are_clamped(kv, cell):
 
 @pytest.mark.parametrize("limit", ["1.5", "1e-1", "99999999999999999999.5",
                                    "5e-99999999999999999999"])
-def test_a_limit_is_an_integer(cell, limit):
+def test_a_limit_is_an_integer(common, limit):
     for route, body in (("/api/v1/kv", '[{"op":"getPrefix","ns":"n",'
                          '"prefix":"k","limit":%s}]'),
                         ("/api/v1/resources/kv/list",
                          '{"ns":"n","limit":%s}')):
-        reply = cell.post(route, body % limit)
+        reply = common.post(route, body % limit)
         assert (reply.status, reply.body["reason"]) == \
             (400, "kv_bad_request"), route
 
@@ -235,13 +235,13 @@ def test_values_at_the_edge_by_both_measures(kv, cell):
             assert b'"value":1' + b"0" * 65535 + b"," in text
 
 
-def test_keys_at_the_edge(kv):
+def test_keys_at_the_edge(common_kv):
     too_large = ("payload_too_large", "kv_key_too_large")
     for key in ("k" * 512, "\u00e9" * 256, "\u20ac" * 170 + "kk",
                 "\U0001f600" * 128):
         assert len(key.encode()) == 512
-        assert kv.put(key, 1)["key"] == key
-        assert kv.one("get", key)["key"] == key
+        assert common_kv.put(key, 1)["key"] == key
+        assert common_kv.one("get", key)["key"] == key
         for call in ({"op": "get", "key": key + "k"},
                      {"op": "getMany", "keys": ["k", key + "k"]},
                      {"op": "getPrefix", "prefix": key + "k"},
@@ -249,8 +249,8 @@ def test_keys_at_the_edge(kv):
                      {"op": "delete", "key": key + "k"},
                      dict(BASE["put"], op="put", key=key + "k"),
                      dict(BASE["incr"], op="incr", key=key + "k")):
-            assert kv.bad(call, status=413) == too_large, call["op"]
-        assert kv.ops({"op": "getPrefix", "prefix": key})[0]["rows"][0][
+            assert common_kv.bad(call, status=413) == too_large, call["op"]
+        assert common_kv.ops({"op": "getPrefix", "prefix": key})[0]["rows"][0][
             "key"] == key
 
 
@@ -272,12 +272,12 @@ def test_digits(kv, cell):
     assert reply.body["results"][0]["reason"] == "limit"
 
 
-def test_reads_may_repeat(kv):
-    v = kv.put("a", 1)["version"]
-    got = kv.ops({"op": "get", "key": "a"}, {"op": "getMany",
-                                             "keys": ["a", "b", "a", "b"]},
-                 {"op": "get", "key": "a"}, {"op": "getMany",
-                                             "keys": ["a"]})
+def test_reads_may_repeat(common_kv):
+    v = common_kv.put("a", 1)["version"]
+    got = common_kv.ops({"op": "get", "key": "a"},
+                        {"op": "getMany", "keys": ["a", "b", "a", "b"]},
+                        {"op": "get", "key": "a"},
+                        {"op": "getMany", "keys": ["a"]})
     assert [r["version"] for r in (got[0], got[2])] == [v, v]
     assert [[r["version"] for r in got[i]["rows"]] for i in (1, 3)] == \
         [[v], [v]]
@@ -295,7 +295,7 @@ def raising(db, code, text):
             " execute function fail()" % (text, code))
 
 
-@pytest.mark.parametrize("code,status,error,wanted", [
+STATES = [
     ("40001", 503, "kv_unavailable", "the text"),
     ("40P01", 503, "kv_unavailable", "the text"),
     ("53100", 503, "kv_unavailable", "the text"),
@@ -307,20 +307,23 @@ def raising(db, code, text):
     ("P0001", 500, "kv_error", "the text"),
     ("23514", 500, "kv_error", "the text"),
     ("XX000", 500, "kv_error", "the text"),
-])
-def test_states_of_the_database(kv, db, code, status, error, wanted):
-    raising(db, code, "the text")
-    for required in (False, True):
-        reply = kv.cell.post("/api/v1/kv", [dict(
-            BASE["put"], op="put", ns="n", key="secret-key",
-            required=required)])
-        assert (reply.status, reply.body) == (
-            status, {"error": error, "reason": wanted})
-        assert reply.headers.get("Retry-After") == (
-            "1" if status == 503 else None)
-    # others go on
-    assert kv.one("get", "k")["found"] is False
-    assert "secret-key" not in kv.cell.log_text()
+]
+
+
+def test_states_of_the_database(kv, db):
+    for code, status, error, wanted in STATES:
+        raising(db, code, "the text")
+        for required in (False, True):
+            reply = kv.cell.post("/api/v1/kv", [dict(
+                BASE["put"], op="put", ns="n", key="secret-key",
+                required=required)])
+            assert (reply.status, reply.body) == (
+                status, {"error": error, "reason": wanted}), code
+            assert reply.headers.get("Retry-After") == (
+                "1" if status == 503 else None)
+        # others go on
+        assert kv.one("get", "k")["found"] is False
+        assert "secret-key" not in kv.cell.log_text()
 
 
 def test_a_number_too_long_is_the_callers_fault(kv, cell):

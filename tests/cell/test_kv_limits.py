@@ -75,11 +75,11 @@ def test_post_changes_what_it_names_and_mirrors_it(cell):
 @pytest.mark.parametrize("body", [
     "", "{}", "[]", '{"other":true}', '{"kv":1}', '{"kv":"false"}',
     '{"kv":null}', '{"kv":false,"timersFire":0}', '{"kv":false'])
-def test_a_switch_is_a_boolean(cell, body):
-    reply = cell.post(SWITCHES, body)
+def test_a_switch_is_a_boolean(common, body):
+    reply = common.post(SWITCHES, body)
     assert (reply.status, reply.body) == (400, {
         "error": "kv, timersSchedule or timersFire (boolean) is required"})
-    assert cell.get(SWITCHES).body["kvEnabled"] is True
+    assert common.get(SWITCHES).body["kvEnabled"] is True
 
 
 def test_kv_off_refuses_reads_too(cell):

@@ -46,11 +46,11 @@ def test_extend_answers_exact_keys(cell, db):
     ({"seconds": None}, 60), ({"seconds": "x"}, 60), ({"seconds": 1.5}, 60),
     ({"seconds": 0}, 1), ({"seconds": -7}, 1), ({"seconds": 90}, 90),
 ])
-def test_seconds_are_read_leniently(cell, db, body, seconds):
-    cell.push("q", [1])
-    lease = cell.pop("q", leaseSeconds=1)[0]["leaseId"]
-    reply = extend(cell, lease, body)
-    now = db.value("select clock_timestamp()")
+def test_seconds_are_read_leniently(common, own_name, body, seconds):
+    common.push(own_name, [1])
+    lease = common.pop(own_name, leaseSeconds=1)[0]["leaseId"]
+    reply = extend(common, lease, body)
+    now = common.db.value("select clock_timestamp()")
     assert (reply.status, reply.body["renewed"]) == (200, 1)
     left = (parse(reply.body["expiresAt"]) - now).total_seconds()
     assert seconds - 1.5 < left <= seconds

@@ -200,7 +200,7 @@ def test_delete_takes_dead_letters_only(cell):
     assert one(cell, part, "a")["status"] == "pending"
 
 
-def test_bad_queries(cell):
+def test_bad_queries(common):
     for query, text in (
             ("limit=x", "limit must be an integer from 0 up, got 'x'"),
             ("limit=-1", "limit must be an integer from 0 up, got '-1'"),
@@ -210,11 +210,11 @@ def test_bad_queries(cell):
             ("status=acked", "status must be pending, processing, completed "
              "or dead_letter, got 'acked'"),
             ("queue=%01", "queue holds a control character")):
-        reply = cell.get("/api/v1/messages?" + query)
+        reply = common.get("/api/v1/messages?" + query)
         assert (reply.status, reply.body) == (400, {"error": text})
     big = "9" * 18
-    assert cell.get("/api/v1/messages?limit=%s&offset=%s" % (big, big)
-                    ).status == 200
+    assert common.get("/api/v1/messages?limit=%s&offset=%s" % (big, big)
+                      ).status == 200
 
 
 def test_a_sealed_message_shows_no_payload(cell):

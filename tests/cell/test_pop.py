@@ -231,9 +231,9 @@ def test_discovery_spans_queues_with_the_label(cell, db):
     assert raw_pop(cell, "?namespace=nope").status == 204
 
 
-def test_discovery_without_label_is_refused(cell):
+def test_discovery_without_label_is_refused(common):
     for query in ("", "?namespace=", "?task=&namespace="):
-        reply = raw_pop(cell, query)
+        reply = raw_pop(common, query)
         assert (reply.status, reply.body) == (400, {
             "success": False, "error": "namespace or task is required",
             "messages": []})
@@ -256,13 +256,13 @@ WRONG = [
 ]
 
 
-def test_query_value_of_the_wrong_type_is_400_naming_it(cell):
+def test_query_value_of_the_wrong_type_is_400_naming_it(common):
     for query, error in WRONG:
         for path in ("/queue/q", "/queue/q/partition/p", ""):
-            reply = raw_pop(cell, "%s?%s&task=t" % (path, query))
+            reply = raw_pop(common, "%s?%s&task=t" % (path, query))
             assert (reply.status, reply.body) == (400, {"error": error})
     for query in ("consumerGroup=a%00b", "consumerGroup=%ff"):
-        assert raw_pop(cell, "/queue/q?" + query).status == 400
+        assert raw_pop(common, "/queue/q?" + query).status == 400
 
 
 def test_unknown_parameters_and_autopilot_are_ignored(cell):
@@ -273,10 +273,10 @@ def test_unknown_parameters_and_autopilot_are_ignored(cell):
     assert "autopilot" not in got.body
 
 
-def test_names_that_cannot_exist_are_400(cell):
-    assert raw_pop(cell, "/queue/%07").status == 400
-    assert raw_pop(cell, "/queue/q/partition/" + "x" * 1025).status == 400
-    assert raw_pop(cell, "/queue/%c3%28").status == 400
+def test_names_that_cannot_exist_are_400(common):
+    assert raw_pop(common, "/queue/%07").status == 400
+    assert raw_pop(common, "/queue/q/partition/" + "x" * 1025).status == 400
+    assert raw_pop(common, "/queue/%c3%28").status == 400
 
 
 def test_empty_pop_is_a_bodiless_204(cell):

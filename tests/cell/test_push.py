@@ -74,8 +74,8 @@ def test_answer_has_exactly_these_keys_in_this_order(cell):
         1, "audit", "queued")
 
 
-def test_empty_list_is_201_and_empty(cell):
-    assert raw(cell, "POST", PUSH, '{"items":[]}') == (201, b"[]")
+def test_empty_list_is_201_and_empty(common):
+    assert raw(common, "POST", PUSH, '{"items":[]}') == (201, b"[]")
 
 
 def test_unknown_keys_are_ignored_and_null_is_absent(cell, db):
@@ -142,8 +142,8 @@ def test_bad_bodies_are_400_and_say_what_is_wrong(cell, db):
     b'{"items":[{"queue":"q","payload":' + b"[" * 10000,
     b'{"items":[{"queue":"q","payload":1e}]}',
     b'{"items":[{"queue":"q","payload":1}]} x'])
-def test_what_is_no_json_is_400_with_the_offset(cell, body):
-    reply = cell.post(PUSH, body)
+def test_what_is_no_json_is_400_with_the_offset(common, body):
+    reply = common.post(PUSH, body)
     assert reply.status == 400
     assert reply.body["error"].startswith("bad body: ")
     assert " at offset " in reply.body["error"]
@@ -446,8 +446,9 @@ def test_killed_sessions_lose_and_repeat_nothing(cell, db):
     ("transaction", '{"operations":[', '{"type":"ack"}', "]}", "operations"),
     ("transaction", '{"operations":[],"requiredLeases":[', '""', "]}",
      "requiredLeases")])
-def test_a_list_has_at_most_100000_members(cell, path, head, item, tail, text):
-    reply = cell.post("/api/v1/" + path,
-                      head + ",".join([item] * 100001) + tail)
+def test_a_list_has_at_most_100000_members(common, path, head, item, tail,
+                                           text):
+    reply = common.post("/api/v1/" + path,
+                        head + ",".join([item] * 100001) + tail)
     assert reply.status == 400
     assert reply.body["error"] == "bad body: %s holds more than 100000" % text

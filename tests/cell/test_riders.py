@@ -114,7 +114,7 @@ def but(made, **fields):
     return {k: v for k, v in dict(made, **fields).items() if v is not None}
 
 
-@pytest.mark.parametrize("more, error", [
+NO_TRANSACTION = [
     ({"kv": 3}, "bad body: kv must be an array"),
     ({"kv": {}}, "bad body: kv must be an array"),
     ({"timers": "x"}, "bad body: timers must be an array"),
@@ -123,14 +123,17 @@ def but(made, **fields):
     ({"operations": {}, "kv": [put()]},
      "bad body: operations must be an array"),
     ({"operations": [{"type": "kv"}]},
-     'bad body: operations[0].type must be "push" or "ack", not "kv"')])
-def test_bodies_that_are_no_transaction(cell, db, ready, more, error):
-    reply = cell.post(TXN, {"operations": [push(), ack(ready)], **more})
-    rejected(reply, 400, "bad_request", error)
-    untouched(db)
+     'bad body: operations[0].type must be "push" or "ack", not "kv"')]
 
 
-@pytest.mark.parametrize("op, error", [
+def test_bodies_that_are_no_transaction(cell, db, ready):
+    for more, error in NO_TRANSACTION:
+        reply = cell.post(TXN, {"operations": [push(), ack(ready)], **more})
+        rejected(reply, 400, "bad_request", error)
+        untouched(db)
+
+
+KV_FAULTS = [
     (1, "kv_bad_request: operation 1: must be an object"),
     (put(), "kv_duplicate_key_in_call: operation 1 writes a key that an"
      " earlier one writes"),
@@ -156,15 +159,18 @@ def test_bodies_that_are_no_transaction(cell, db, ready, more, error):
      " getMany, getPrefix, put, putIfAbsent, delete or incr"),
     ({"op": "getPrefix", "ns": "n", "prefix": "a"},
      "kv_get_prefix_not_allowed_in_transaction: operation 1: getPrefix is not"
-     " for transactions")])
-def test_kv_of_a_wrong_shape(cell, db, ready, op, error):
-    reply = cell.post(TXN, {"operations": [push(), ack(ready)],
-                            "kv": [put(), op], "timers": [schedule()]})
-    rejected(reply, 400, "bad_request", error)
-    untouched(db)
+     " for transactions")]
 
 
-@pytest.mark.parametrize("op, error", [
+def test_kv_of_a_wrong_shape(cell, db, ready):
+    for op, error in KV_FAULTS:
+        reply = cell.post(TXN, {"operations": [push(), ack(ready)],
+                                "kv": [put(), op], "timers": [schedule()]})
+        rejected(reply, 400, "bad_request", error)
+        untouched(db)
+
+
+TIMER_FAULTS = [
     (1, "timers_bad_body: operation 1: it must be an object"),
     (but(schedule(), op="fire"), "timers_bad_op: operation 1: op must be"
      " schedule, reschedule or cancel"),
@@ -189,12 +195,15 @@ def test_kv_of_a_wrong_shape(cell, db, ready, op, error):
      " holds a field that only the server sets"),
     (schedule(delaySeconds=1), "timers_server_owned_field: operation 1: it"
      " holds a field that only the server sets"),
-    (cancel("a"), "timers_duplicate_key_in_call: one timer is named twice")])
-def test_timers_of_a_wrong_shape(cell, db, ready, op, error):
-    reply = cell.post(TXN, {"operations": [push(), ack(ready)],
-                            "kv": [put()], "timers": [schedule("a"), op]})
-    rejected(reply, 400, "bad_request", error)
-    untouched(db)
+    (cancel("a"), "timers_duplicate_key_in_call: one timer is named twice")]
+
+
+def test_timers_of_a_wrong_shape(cell, db, ready):
+    for op, error in TIMER_FAULTS:
+        reply = cell.post(TXN, {"operations": [push(), ack(ready)],
+                                "kv": [put()], "timers": [schedule("a"), op]})
+        rejected(reply, 400, "bad_request", error)
+        untouched(db)
 
 
 def test_edge_refusals_in_the_envelope(cell, db, ready):

@@ -213,16 +213,19 @@ def test_a_rollback_leaves_the_names_and_nothing_in_them(cell, db, ready):
         1, 0, ["in", "new"])
 
 
-@pytest.mark.parametrize("body", [
+UNSENT = [
     {"kv": 1}, {"kv": [put("x" * 600)]}, {"timers": [schedule(delay_ms="x")]},
     {"timers": [schedule(delay_ms=10 ** 13)]},
     {"requiredLeases": ["no"]},
     {"operations": [push("new"), {"type": "ack", "transactionId": "t",
-                                  "partitionId": "no"}]}])
-def test_what_is_refused_unsent_leaves_no_name(cell, db, body):
-    reply = cell.post(TXN, {"operations": [push("new")], **body})
-    assert reply.body["success"] is False
-    assert queues(db) == []
+                                  "partitionId": "no"}]}]
+
+
+def test_what_is_refused_unsent_leaves_no_name(cell, db):
+    for body in UNSENT:
+        reply = cell.post(TXN, {"operations": [push("new")], **body})
+        assert reply.body["success"] is False, body
+        assert queues(db) == []
 
 
 def test_a_name_is_made_once_by_bundles_that_race(cells, db):

@@ -54,8 +54,8 @@ def test_pop_maintenance_texts(cell):
 @pytest.mark.parametrize("body", [
     "", "x", "{}", "[]", '{"enabled":1}', '{"enabled":"true"}',
     '{"enabled":null}', '{"enabled":true', "true"])
-def test_a_switch_needs_a_boolean(cell, path, body):
-    reply = cell.post(path, body)
+def test_a_switch_needs_a_boolean(common, path, body):
+    reply = common.post(path, body)
     assert (reply.status, reply.body) == (
         400, {"error": "enabled (boolean) is required"})
 
@@ -113,12 +113,12 @@ def test_a_switch_set_in_the_row_is_read_again(cell):
 
 # Constant answers
 
-def test_shared_state_and_peers(cell):
+def test_shared_state_and_peers(common):
     flags = {"maintenance_mode": False, "pop_maintenance_mode": False}
-    assert cell.get("/api/v1/system/shared-state").body == dict(
+    assert common.get("/api/v1/system/shared-state").body == dict(
         enabled=False, reason="single_node_segments_broker", **flags)
     for name in ("shared-state", "inter-instance"):
-        assert cell.get("/internal/api/%s/stats" % name).body == dict(
+        assert common.get("/internal/api/%s/stats" % name).body == dict(
             enabled=False, reason="no_peers", **flags)
 
 
@@ -131,8 +131,8 @@ def test_shared_state_and_peers(cell):
     ("POST", "/api/v1/messages/p/t/dlq"), ("GET", "/api/v1/messages/t"),
     ("GET", "/api/v1/migration/status"), ("PUT", "/api/v1/push"),
     ("PATCH", "/anything"), ("DELETE", "/health")])
-def test_what_is_not_there_is_the_json_404(cell, method, path):
-    reply = cell.request(method, path)
+def test_what_is_not_there_is_the_json_404(common, method, path):
+    reply = common.request(method, path)
     assert (reply.status, reply.body) == (
         404, {"error": "Not Found", "code": "no_such_route"})
 
@@ -157,14 +157,14 @@ def test_notify_wakes_what_sql_wrote(cell):
 
 @pytest.mark.parametrize("body", ["", "{}", "[1]", '{"queue":""}',
                                   '{"queue":5}', '{"queue":"q"'])
-def test_notify_needs_a_queue(cell, body):
-    reply = cell.post("/internal/api/notify", body)
+def test_notify_needs_a_queue(common, body):
+    reply = common.post("/internal/api/notify", body)
     assert (reply.status, reply.body) == (400,
                                           {"error": "queue is required"})
 
 
-def test_notify_of_an_unknown_queue_is_fine(cell):
-    assert cell.post("/internal/api/notify", {"queue": "x"}).status == 200
+def test_notify_of_an_unknown_queue_is_fine(common):
+    assert common.post("/internal/api/notify", {"queue": "x"}).status == 200
 
 
 # Boot

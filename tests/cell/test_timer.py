@@ -136,8 +136,8 @@ def test_peek_list_count(cell):
     ("mode=count&prefix=x&after=a", "timers_count_page_parameters"),
     ("mode=all", "timers_read_mode_unknown"),
 ])
-def test_bad_reads(cell, query, reason):
-    reply = cell.get(PATH + "/q?" + query)
+def test_bad_reads(common, query, reason):
+    reply = common.get(PATH + "/q?" + query)
     assert (reply.status, reply.body["error"], reply.body["reason"]) \
         == (400, "timers_bad_request", reason)
 
