@@ -204,10 +204,10 @@ cell: all $(WRITE) build/pycache.log
 SAN_CELL := ack auth badinput configure conflation connectors ctl_connector \
 	ctl_database ctl_kv ctl_ojs ctl_s3 ctl_server ctl_timer dlq \
 	encryption_keys fetch gate kv_errors lake_config lake_names \
-	lake_queue lake_routes lease messages ojs_cron ojs_jobs ojs_rate \
-	ojs_streams ojs_streams_input ojs_unique pop pop_empty push \
-	queenctl replay resources riders_edges seek sink_modes src_stream \
-	system tenancy timer transaction
+	lake_queue lake_routes messages ojs_cron ojs_jobs ojs_rate \
+	ojs_streams ojs_streams_input ojs_unique pop push queenctl replay \
+	resources riders_edges seek sink_modes src_stream system tenancy \
+	timer transaction
 cell-san: all $(WRITE) build/pycache.log
 	$(Q)$(run_pytest) $(patsubst %,--ignore=%,$(filter-out \
 		$(SAN_CELL:%=tests/cell/test_%.py),$(wildcard \
