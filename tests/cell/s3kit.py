@@ -149,6 +149,7 @@ def env_of(endpoint, name):
 class Bucket:
     def __init__(self, endpoint, name):
         self.endpoint, self.name = endpoint, name
+        self.kept = {}
         self.call("PUT")
 
     def env(self):
@@ -174,6 +175,21 @@ class Bucket:
             if e.status != 404:
                 raise
             return None
+
+    def read(self, entry):
+        """The bytes of what was listed, asked for again if its ETag changed;
+        None when it is gone."""
+        etag, body = self.kept.get(entry.key, (None, None))
+        if etag != entry.etag:
+            try:
+                reply = self.call("GET", entry.key)
+            except S3Error as e:
+                if e.status != 404:
+                    raise
+                return None
+            body = reply.body
+            self.kept[entry.key] = reply.headers["etag"].strip('"'), body
+        return body
 
     def put(self, key, body):
         md5 = base64.b64encode(hashlib.md5(body).digest()).decode()
@@ -225,7 +241,9 @@ class Bucket:
         def there():
             found = [k for k in self.keys() if re.search(pattern, k)]
             return found if len(found) >= n else None
-        return wait_until(there, what="%d keys like %s" % (n, pattern))
+        # a listing costs the server as much as an upload
+        return wait_until(there, what="%d keys like %s" % (n, pattern),
+                          every_s=0.1)
 
 
 # ---- the gate ----

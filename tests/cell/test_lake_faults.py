@@ -9,7 +9,8 @@ from lakeload import Producers, settled
 from queenlib import Port, wait_until
 from test_lake_e2e import shape
 
-PARTS = {"q": ["p%d" % n for n in range(12)], "w": ["a", "b", "c"]}
+QUEUES = ("q", "w")
+LOADED = {"q": ["p%d" % n for n in range(12)]}
 
 
 @pytest.fixture
@@ -22,12 +23,12 @@ def port():
 @pytest.fixture
 def loaded(db, new_cell):
     """Producers at work, until the test has asked for the end."""
-    with Producers(db, [new_cell().start()], PARTS, n=2, pause_s=0.2) as made:
+    with Producers(db, [new_cell().start()], LOADED, n=2, pause_s=0.2) as made:
         yield made
 
 
 class Judge:
-    """One sink of both queues, in the layout merged."""
+    """One sink of what is loaded, in the layout merged."""
 
     def __init__(self, node, bucket, made, folder, name):
         self.node, self.made, self.name = node, made, name
@@ -36,19 +37,19 @@ class Judge:
     def now(self):
         """All that was answered before is there."""
         mark = self.made.mark()
-        settled(self.node, PARTS, mark.clock, 60)
-        sent = {q: self.made.snapshot(q) for q in PARTS}
+        settled(self.node, LOADED, mark.clock, 60)
+        sent = {q: self.made.snapshot(q) for q in LOADED}
         self.tree.pull()
-        for queue in PARTS:
+        for queue in LOADED:
             check(self.tree, queue, sent[queue], self.name,
                   floor=mark.floor[queue], live=True)
 
     def end(self):
         self.made.stop()
-        settled(self.node, PARTS, self.made.mark().clock, 60)
+        settled(self.node, LOADED, self.made.mark().clock, 60)
         self.tree.pull()
         return [check(self.tree, q, self.made.snapshot(q), self.name)
-                for q in PARTS]
+                for q in LOADED]
 
 
 # what is asked of the gate, and a request that is hit by it
@@ -69,7 +70,8 @@ def test_each_fault_of_the_bucket_costs_time_alone(
     Retry-After, connections reset before and after the deed, half an answer,
     a false one, a clock that is off."""
     gate = new_gate(bucket, port=port)
-    env = shape("s", PARTS, CHECKPOINT_EVERY=2, SHUTDOWN_GRACE_MS=2000)
+    env = shape("s", LOADED, CHECKPOINT_EVERY=2, SHUTDOWN_GRACE_MS=2000,
+                DISCOVERY_INTERVAL_MS=500)
     node = new_lake(gate, **env)
     gate.close()
     node.start(wait=False)
@@ -111,8 +113,9 @@ def test_a_bucket_that_refuses_stops_a_queue_for_a_while(
     and comes back by itself; the other goes on."""
     gate = new_gate(bucket, "403:1:PUT:queue%3Dq/")
     log = Log(db)
-    node = new_lake(gate, **shape("s", PARTS)).start()
-    for queue in PARTS:
+    node = new_lake(gate, **shape("s", QUEUES,
+                                  DISCOVERY_INTERVAL_MS=500)).start()
+    for queue in QUEUES:
         log.push(queue, "a", ["1", "2"])
     block = node.await_queue("q", state="failed")
     assert "403" in block["lastError"]["message"]
@@ -126,7 +129,7 @@ def test_a_bucket_that_refuses_stops_a_queue_for_a_while(
     assert wait_until(red, 60, every_s=0.5).body["queue"] == "q"
     wait_until(lambda: node.get("/healthz").status == 200, 60, every_s=0.5)
     tree = Tree(str(tmp_path / "s"), bucket, "s").pull()
-    for queue in PARTS:
+    for queue in QUEUES:
         check(tree, queue, sent_of(log, queue), "s")
     assert node.log_text().count("queue stopped") == 1
 

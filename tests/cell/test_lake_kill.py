@@ -25,7 +25,8 @@ class Run:
         self.rng = random.Random(seed)
         self.cell = cell
         self.nodes = {name: new_lake(bucket, **shape(
-            name, PARTS, LEASE_TTL_MS=1000, CHECKPOINT_EVERY=3, **more))
+            name, PARTS, LEASE_TTL_MS=1000, CHECKPOINT_EVERY=3,
+            DISCOVERY_INTERVAL_MS=100, **more))
             for name, more in SHAPES.items()}
         self.trees = {name: Tree(str(folder / name), bucket, name)
                       for name in SHAPES}
@@ -77,7 +78,7 @@ def nodes_killed(run, n):
 
 
 def test_a_node_killed_at_any_moment(run):
-    nodes_killed(run, 10)
+    nodes_killed(run, 6)
 
 
 @pytest.mark.soak

@@ -145,20 +145,21 @@ def test_queues_are_shared_and_move(db, new_cell, bucket, new_lake, tmp_path):
     killed and comes back, one is seen for a second, one is stopped: under
     traffic, all of it exactly once."""
     queues = ["q%d" % n for n in range(6)]
-    nodes = Nodes(db, new_lake, queues, MAX_WINDOW_MS=1500)
+    nodes = Nodes(db, new_lake, queues, MAX_WINDOW_MS=4000,
+                  DISCOVERY_INTERVAL_MS=250)
     cell = new_cell().start()
     with made_by(db, cell, queues) as made:
         wait_until(lambda: made.total() > 60)
         one = nodes.new(bucket).start()
         nodes.await_counts({"node0": 6})
         assert nodes.present() == ["node0"]
+        wait_until(lambda: one.queue(queues[0])["windowsCommitted"] > 0)
         with watching(db) as seen:
             two, three = (nodes.new(bucket).start() for _ in range(2))
             nodes.await_counts({"node0": 2, "node1": 2, "node2": 2})
         assert set(seen) == {5, 6}, "leases: %s" % seen
         assert [nodes.gave(n) for n in nodes.all] == [4, 0, 0]
         nodes.agree()
-        assert one.queue(queues[0])["windowsCommitted"] > 0
         # three TTLs of nothing
         owners = nodes.owners()
         end = time.monotonic() + 3 * TTL_S

@@ -2,14 +2,17 @@
 """Crashes in the middle of a window, and what the log is when the next owner
 comes: retention was there, or the queue was deleted and made again.  A reader
 finds each record once, or is told that it is gone."""
+import itertools
+
 import pytest
 
 from lakecheck import Tree, check
 from lakekit import stamp
 from queenlib import TENANT
 from test_lake_faults import sent_of
-from test_lake_queue_crash import HOUR, POINTS, SHAPES
+from test_lake_queue_crash import HOUR, POINTS, SHAPES, half
 
+QUEUES = ("kept", "anew")
 BEFORE = POINTS[:2]                     # of the manifest
 PARTS = ("a", "b/ü", "c")
 HOUR_US = HOUR * 10**6
@@ -49,18 +52,37 @@ def hour(log, queue, n):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids="-".join)
-def test_a_crash_and_a_log_that_changed(db, log, bucket, new_lake, shape,
-                                        tmp_path):
-    """Acceptance 106, 156, E1."""
-    cases = [Case(new_lake, bucket, queue, point, shape, tmp_path)
-             for queue in ("kept", "anew") for point in POINTS]
-    for queue in "kept", "anew":
+def test_a_crash_and_a_log_that_changed(judge, shape):
+    """Acceptance 106, 156, E1: each point with each shape, and in each queue
+    with both formats and with both layouts; all of them by make soak."""
+    judge(shape, [(QUEUES[(n + half(shape)) % 2], point)
+                  for n, point in enumerate(POINTS)])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("shape", SHAPES, ids="-".join)
+def test_every_crash_and_a_log_that_changed(judge, shape):
+    judge(shape, itertools.product(QUEUES, POINTS))
+
+
+@pytest.fixture
+def judge(db, log, bucket, new_lake, tmp_path):
+    """judge(shape, of): a sink for each queue and point of these."""
+    def run(shape, of):
+        die_and_change(db, log, [
+            Case(new_lake, bucket, queue, point, shape, tmp_path)
+            for queue, point in of])
+    return run
+
+
+def die_and_change(db, log, cases):
+    for queue in QUEUES:
         hour(log, queue, 0)
     for case in cases:
         case.node.start()
     for case in cases:
         case.first_window(log)
-    for queue in "kept", "anew":
+    for queue in QUEUES:
         hour(log, queue, 1)
     for case in cases:
         case.node.start(wait=False)
@@ -72,7 +94,7 @@ def test_a_crash_and_a_log_that_changed(db, log, bucket, new_lake, shape,
     db.rows("select * from queen.queue_delete_v1(%s, 'anew')", (TENANT,))
     for part in PARTS:
         del log.part_ids["anew", part]
-    for queue in "kept", "anew":
+    for queue in QUEUES:
         hour(log, queue, 2)
     for case in cases:
         case.node.start()

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from lakekit import Objects
+from lakekit import Objects, after_commits
 from queenlib import TENANT, tail, wait_until
 from s3kit import SECRET
 from sealkit import K1, K2, assert_not_in_the_database
@@ -65,8 +65,10 @@ class Shared:
             self.pushed[who, queue]
 
     def await_shipped(self, who, bucket, *nodes, queue="q"):
-        wait_until(lambda: self.shipped(who, bucket, queue), what="the records of %s\n%s" % (
-            who, "\n".join(tail(n.log) for n in nodes)))
+        wait_until(after_commits(
+            self.queend.db, lambda: self.shipped(who, bucket, queue), who),
+            what="the records of %s\n%s" % (
+                who, "\n".join(tail(n.log) for n in nodes)))
 
 
 @pytest.fixture
@@ -107,7 +109,8 @@ def test_tenants_come_and_go(db, shared, new_bucket, new_lake):
     one, two = new_bucket(), new_bucket()
     node = new_lake(one, QUEEN_ENCRYPTION_KEY=K1, QUEEN_S3_QUEUES="q",
                     QUEEN_S3_PREFIX="lake", QUEEN_S3_ALIGN="none",
-                    QUEEN_S3_MAX_WINDOW_MS="200").start()
+                    QUEEN_S3_MAX_WINDOW_MS="200",
+                    QUEEN_S3_DISCOVERY_INTERVAL_MS="200").start()
     where = {TENANT: one, A: one, B: one, C: two}
     for who in where:
         shared.push(who, ["%s-%d" % (who[-2:], i) for i in range(3)])
@@ -247,7 +250,8 @@ def test_tenants_over_three_nodes(db, shared, bucket, new_lake, new_cell):
         shared.store(who, bucket, queend=queend, queues=["q", "r"])
         for queue in "q", "r":
             shared.push(who, [queue + "1", queue + "2"], queue)
-    nodes = [new_lake(NoSink, QUEEN_S3_LEASE_TTL_MS="1500", **env).start()
+    nodes = [new_lake(NoSink, QUEEN_S3_LEASE_TTL_MS="1500",
+                      QUEEN_S3_DISCOVERY_INTERVAL_MS="200", **env).start()
              for env in (both, both, {"QUEEN_ENCRYPTION_KEY": K2})]
     first, second, third = nodes
     for who in A, B:
