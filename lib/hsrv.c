@@ -466,6 +466,7 @@ hsrv_new(struct loop *l, const struct hsrv_conf *conf)
 	c->write_timeout_ms = c->write_timeout_ms ? c->write_timeout_ms : 30000;
 	c->linger_ms = c->linger_ms ? c->linger_ms : 2000;
 	c->memory_wait_ms = c->memory_wait_ms ? c->memory_wait_ms : 5000;
+	c->busy_status = c->busy_status ? c->busy_status : 503;
 	LIST_INIT(&s->conns);
 	TAILQ_INIT(&s->idle);
 	TAILQ_INIT(&s->waiters);

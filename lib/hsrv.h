@@ -68,11 +68,12 @@ struct hsrv_conf {
 	bool own_port;		/* without SO_REUSEPORT */
 	/* body bytes in flight, and as much of unread replies, in all */
 	int64_t memory_bytes;
+	int busy_status;	/* of who waits in vain for them; 0 = 503 */
 	/* 0 = the figures above; tests shorten them */
 	int64_t head_timeout_ms, body_timeout_ms, idle_timeout_ms;
 	int64_t write_timeout_ms;	/* 30 s without progress */
 	int64_t linger_ms;		/* 2 s */
-	int64_t memory_wait_ms;		/* 5 s, then 503 */
+	int64_t memory_wait_ms;		/* 5 s, then busy_status */
 };
 
 struct hsrv *hsrv_new(struct loop *l, const struct hsrv_conf *c);

@@ -693,7 +693,7 @@ on_timer(void *arg)
 	case HSRV_AT_BODY:
 		if (c->waiting_from_ms) {
 			hsrv_memory_unwait(c);
-			hsrv_reply_refuse(c, 503,
+			hsrv_reply_refuse(c, c->s->conf.busy_status,
 				"no memory for request bodies, try later");
 			break;
 		}

@@ -143,6 +143,7 @@ start_listening(struct boot *b, struct err *e)
 		.ctx = &b->x,
 		.max_body_bytes = b->conf.max_body_bytes,
 		.memory_bytes = b->conf.http_memory_mb << 20,
+		.busy_status = 429,
 	};
 
 	b->x.hsrv = hsrv_new(b->x.loop, &c);

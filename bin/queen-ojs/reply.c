@@ -35,6 +35,7 @@ static const struct {
 	{ "unsupported", "Leave out what the message names.", false },
 	{ "permission_denied", "Use a token with the role that this needs.",
 		false },
+	{ "rate_limited", "Fewer requests at a time.", true },
 	{ "queue_full", "Wait until work was done, or raise the quota.", true },
 	{ "backend_error", "Try again a little later.", true },
 };
@@ -237,6 +238,8 @@ code_of(int status)
 		return "not_found";
 	case 413:
 		return "envelope_too_large";
+	case 429:
+		return "rate_limited";
 	default:
 		/* 501 and 505 are what the client asked for */
 		return status == 500 || status == 503 ? "backend_error"
@@ -267,7 +270,7 @@ reply_error(struct hsrv_req *r, int status, const char *text)
 
 	if (status == 413)
 		p.details = size_details(r);
-	if (status == 503)
+	if (status == 429 || status == 503)
 		hsrv_add_header(r, "Retry-After", "1");
 	write_problem(r, &p);
 }

@@ -12,7 +12,7 @@ import pytest
 
 from ojskit import MEDIA
 from ojsroutes import API, problem
-from queenlib import Reply
+from queenlib import Reply, wait_until
 from rawhttp import Raw, exchange, request
 
 QUIET = dict(QUEEN_OJS_SWEEPER="false")
@@ -278,6 +278,29 @@ def test_a_head_that_expects_to_be_asked(ojs):
     with Raw(ojs) as raw, contextlib.suppress(OSError):
         raw.send(head.replace(b"/jobs ", b"/nope "))
         assert raw.answer()[0] == 404
+
+
+@pytest.mark.cellenv(QUEEN_HTTP_MEMORY_MB=1)
+def test_too_many_bodies_in_hand(ojs):
+    """Who waits for room in vain is told to come again, as streams 13 says."""
+    def turned_away():
+        """A body that comes behind its head."""
+        with Raw(ojs) as raw:
+            raw.send(request("POST", API + "/jobs", None, "Content-Length: 24",
+                             "Expect: 100-continue"))
+            assert raw.answer()[0] == 100
+            raw.send(b'{"type":"a.b","args":[]}')
+            status, headers, body = raw.answer()
+        return status != 201 and Reply(status, Headers(headers), body)
+
+    with Raw(ojs) as held:
+        held.send(request("POST", API + "/jobs", None,
+                          "Content-Length: %d" % (2 * MIB)))
+        held.send(b" " * MIB)
+        reply = wait_until(turned_away)
+        assert problem(reply, 429, "rate_limited")
+        assert reply.headers["Retry-After"] == "1"
+    wait_until(lambda: not turned_away())
 
 
 def test_cursors_nobody_gave_are_refused(ojs):

@@ -303,13 +303,14 @@ pipelined_bytes_count_as_memory(void **state)
 
 	t->conf.memory_bytes = 50000;
 	t->conf.memory_wait_ms = 100;
+	t->conf.busy_status = 429;
 	start(t);
 	memset(junk, 'x', sizeof(junk));
 	SEND(client_open(t, 1), "GET /hold HTTP/1.1\r\n" H "\r\n");
 	client_send(&t->c[1], span_make(junk, sizeof(junk)));
 	UNTIL(t, one_is_held);
 	post_hold(t, 0, 50000);
-	reply_is(t, 503,
+	reply_is(t, 429,
 		"{\"error\":\"no memory for request bodies, try later\"}");
 	client_reset(&t->c[1]);
 	let_pass(t, 5);
