@@ -153,8 +153,7 @@ begin
 end $$;
 
 -- Inside: the text of a JSON object with this member in its place, or at the end; all
--- others as they were written.  22P05, 22P02: it has \u0000 or half a surrogate pair,
--- which PostgreSQL does not take apart.
+-- others as they were written.
 create or replace function queen.ojs_restore_member(p_object text, p_key text, p_value text)
 returns text
 language sql immutable as $$
@@ -167,18 +166,25 @@ language sql immutable as $$
 $$;
 
 -- Inside: a recurring job's members as they are shown, in a queue of another name.
+-- json does not take \u0000 and halves of surrogate pairs apart: escapes are written
+-- with a noncharacter that the text does not have meanwhile.
 create or replace function queen.ojs_restore_shown(p_shown text, p_queue text)
 returns text
 language plpgsql immutable as $$
 declare
-	l_shown text := '{' || p_shown || '}'; l_options text;
+	l_mark text; l_shown text; l_options text;
 begin
+	select chr(c) into l_mark from generate_series(64976, 65007) c
+	where position(chr(c) in p_shown) = 0 limit 1;
+	l_shown := '{' || replace(replace(regexp_replace(p_shown, '\\(.)', l_mark || '\1', 'g'),
+		l_mark || '\', l_mark || 'B'), l_mark || '"', l_mark || 'Q') || '}';
 	l_options := queen.ojs_restore_member(coalesce(l_shown::json ->> 'options', '{}'),
 		'queue', to_json(p_queue)::text);
 	l_shown := queen.ojs_restore_member(l_shown, 'options', l_options);
 	l_shown := queen.ojs_restore_member(l_shown, 'job_template', queen.ojs_restore_member(
 		coalesce(l_shown::json ->> 'job_template', '{}'), 'options', l_options));
-	return substr(left(l_shown, -1), 2);
+	return replace(replace(replace(substr(left(l_shown, -1), 2), l_mark || 'Q', '\"'),
+		l_mark || 'B', '\\'), l_mark, '\');
 end $$;
 
 -- Inside: recurring jobs; the first whose name is taken, or null.
