@@ -95,11 +95,11 @@ Q_CFLAGS = -std=c11 $(WARN) $(WERROR) -fno-common -fstack-protector-strong \
 	-fstack-clash-protection -fPIE $(SANFLAGS)
 Q_LDFLAGS = -pie -Wl,-z,relro,-z,now $(SANFLAGS)
 LIBS = $(LIBS_HTTP) $(LIBS_lib) -lm $(LDLIBS)
-link = $(CC) $(Q_CFLAGS) $(CFLAGS) $(Q_LDFLAGS) $(LDFLAGS) -o $@
-# There are some 200 test programs, and gold takes a third of the time; what
-# clang's sanitizers bring it does not know.
-GOLD := $(if $(FUZZ),,$(if $(shell command -v ld.gold),-fuse-ld=gold))
-link_test = $(link) $(GOLD)
+link = $(CC) $(Q_CFLAGS) $(CFLAGS) $(Q_LDFLAGS) $(FAST_LD) $(LDFLAGS) -o $@
+# There are some 200 test programs, and gold links them in a third of the time
+# that ld takes; what clang's sanitizers bring it does not know.
+GOLD := $(if $(findstring clang,$(CC)),,$(if $(shell command -v ld.gold),\
+	-fuse-ld=gold))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -145,6 +145,8 @@ $(B)/gen/commit.h: FORCE
 $(B)/obj/bin/queenctl/version.o: $(B)/gen/commit.h
 $(B)/obj/bin/queenctl/version.o: CPPFLAGS += -include $(B)/gen/commit.h
 
+$(B)/tests/unit/% $(B)/tests/fuzz/%: FAST_LD = $(GOLD)
+
 # Per tool: its program, and the tests of its modules.
 define tool_rules
 $(B)/obj/bin/$(1)/%.o: EXTRA = -Ibin/$(1) $(CFLAGS_$(1))
@@ -157,22 +159,22 @@ $(B)/bin/$(1): $(B)/obj/bin/$(1)/main.o $(call tool_obj,$(1)) $(LIB)
 $(B)/tests/unit/$(1)/%: $(B)/obj/tests/unit/$(1)/%.o $(call tool_obj,$(1)) \
 		$(call obj,$(UNIT_HELP)) $(LIB)
 	@mkdir -p $$(@D)
-	$(Q)$$(link_test) $$^ -lcmocka $(LIBS_$(1)) $$(LIBS)
+	$(Q)$$(link) $$^ -lcmocka $(LIBS_$(1)) $$(LIBS)
 $(B)/tests/fuzz/$(1)/%: $(B)/obj/tests/fuzz/$(1)/%.o $(call tool_obj,$(1)) \
 		$(if $(FUZZ),,$(B)/obj/tests/fuzz/main.o) $(LIB)
 	@mkdir -p $$(@D)
-	$(Q)$$(link_test) $$^ $(if $(FUZZ),-fsanitize=fuzzer) $(LIBS_$(1)) $$(LIBS)
+	$(Q)$$(link) $$^ $(if $(FUZZ),-fsanitize=fuzzer) $(LIBS_$(1)) $$(LIBS)
 endef
 $(foreach t,$(PARTS),$(eval $(call tool_rules,$t)))
 
 $(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(call obj,$(UNIT_HELP)) $(LIB)
 	@mkdir -p $(@D)
-	$(Q)$(link_test) $^ -lcmocka $(LIBS)
+	$(Q)$(link) $^ -lcmocka $(LIBS)
 # libFuzzer brings its own main; elsewhere ours runs the corpus once.
 $(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o \
 		$(if $(FUZZ),,$(B)/obj/tests/fuzz/main.o) $(LIB)
 	@mkdir -p $(@D)
-	$(Q)$(link_test) $^ $(if $(FUZZ),-fsanitize=fuzzer) $(LIBS)
+	$(Q)$(link) $^ $(if $(FUZZ),-fsanitize=fuzzer) $(LIBS)
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
 
