@@ -13,7 +13,7 @@ cells     cells(n, **env) -> n running queends on db, one per instance
 pair      two of them
 common    a running queend that the tests of this worker share: for those that
           need no setting and leave nothing, or only under names of their own
-own_name  a name that no other test has
+own_name  a name that no other test of this worker has
 new_cell  new_cell(**env) -> a queend not yet started
 ctl, alone, stub  queenctl in three surroundings (ctlkit.py)
 new_tool  new_tool("queen-pgsrc", **env) -> a tool not yet started (connkit.py)
@@ -207,39 +207,51 @@ def pair(cells):
     return cells(2)
 
 
+def close_common(made):
+    one = made.pop()
+    try:
+        one.close()
+    finally:
+        shutil.rmtree(one.folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def cell_of_worker(servers):
     """[that of `common`]; empty until a test asks for it."""
     made = []
     yield made
-    for one in made:
-        try:
-            one.close()
-        finally:
-            shutil.rmtree(one.folder, ignore_errors=True)
+    if made:
+        close_common(made)
 
 
 @pytest.fixture
 def common(request, pg, cell_of_worker):
     assert not request.node.get_closest_marker("cellenv")
+    assert "db" not in request.fixturenames, "that is another one's"
     if not cell_of_worker:
         cell_of_worker.append(queenlib.Cell(
             pg.new_db(), tempfile.mkdtemp(prefix="queen-t-", dir="/tmp"),
             name="common"))
     one, = cell_of_worker
+    assert one.db.server is pg
     keep_log(request.node, one.name, one.log)
     if one.proc is None:
         one.start()
 
+    def runs():
+        # who sees it first complains of its end, the next has another
+        if one.proc.poll() is not None:
+            close_common(cell_of_worker)
+
     def serves():
-        assert one.proc.poll() is None, "the common queend is gone"
+        runs()
         # each lane: the test before may have stopped the server
         return one.get("/health").status == 200 and queenlib.metric(
             one, "queen_db_pool_idle") == 4
 
     queenlib.wait_until(serves, what="health of the common queend")
     yield one
-    assert one.proc.poll() is None, "the common queend is gone"
+    runs()
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ class Producers:
                 for queue, part, one in left:
                     self.answered[queue][part] -= 1
             items = left
-            if items:  # the database is away: no use to ask at once
+            if items:  # not stored: no use to ask at once
                 time.sleep(0.1)
 
     def mark(self):

@@ -60,7 +60,7 @@ def below(supervisor):
     found = {}
     with open(path) as f:
         for pid in f.read().split():
-            with contextlib.suppress(FileNotFoundError), \
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError), \
                     open("/proc/%s/comm" % pid) as name:  # just gone
                 found[name.read().strip()] = int(pid)
     return found

@@ -60,6 +60,8 @@ def test_kinds_of_fields(common_kv, field, ops, takes, wanted):
             if field == "ttlSeconds" and kind == "number":
                 continue            # a lifetime beside forever: below
             call[field] = value
+            if field in ("ns", "namespace") and kind == "string":
+                call[field] = common_kv.ns      # what it takes is kept
             reply = common_kv.cell.post("/api/v1/kv", [call])
             at = (op, field, kind, reply.body)
             if kind in takes:

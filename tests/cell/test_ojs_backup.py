@@ -427,11 +427,9 @@ def test_what_commits_late_is_in_its_tick(dbctl, db, copy, folder):
     assert seen == [["soon"], ["late", "then"], ["last"]]
 
 
-# ---- the same cell ----
-
 def test_what_a_cron_shows_is_kept_as_it_was_written(db):
-    """Nothing of it goes through jsonb: order, doubles, numbers, blanks, and
-    what PostgreSQL has no character for."""
+    """Nothing of it goes through jsonb: order, doubles, numbers, blanks in
+    values, and what PostgreSQL has no character for."""
     args = (r'"args":[{"b":1,"a":"\u0000","b":1e2}, 1.50, "\ud800\\", "\\\"",'
             '"\ufdd0 \\u00e9"]')
     rest = ('"type":"t",%s,"options":{"z": 1,%s"\\u0000":"\\/"},"job_template":'
@@ -446,6 +444,7 @@ def test_what_a_cron_shows_is_kept_as_it_was_written(db):
         '{"queue":"r"}},"options":{"queue":"r"}')
 
 
+# ---- the same cell ----
 
 def test_another_name_in_the_same_cell(ojs, dbctl, db, folder):
     ids = fill(ojs)

@@ -162,8 +162,9 @@ def test_events_wait_for_what_may_commit_before_them(jobs, connect, db):
     waiter = threading.Thread(target=lambda: slow.put(
         "b", unique=unique("k", "replace")))
     waiter.start()
-    wait_until(lambda: db.value("select count(*) from pg_stat_activity where"
-                                " wait_event_type = 'Lock'") == 1)
+    wait_until(lambda: db.value(
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+        " and datname = current_database()") == 1)
     jobs.put("c")
     wait_until(lambda: db.value(
         "select created_at < clock_timestamp() - interval '100 ms'"

@@ -401,7 +401,8 @@ def test_killed_sessions_lose_and_repeat_nothing(cell, db):
         while not done.wait(0.05):
             killed.extend(db.rows(
                 "select pg_terminate_backend(pid) from pg_stat_activity"
-                " where application_name like 'queend%'"
+                " where datname = current_database()"
+                " and application_name like 'queend%'"
                 " and query like '%push_v1%' limit 2"))
 
     killer = threading.Thread(target=kill)

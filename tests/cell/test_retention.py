@@ -161,7 +161,8 @@ def test_a_stopped_holder_is_taken_over(new_cell, db, connect):
              " and lease_until > now()")
     wait_until(lambda: db.value(
         "select exists (select from pg_stat_activity where query like"
-        " '%retention_step_v1%' and wait_event_type = 'Lock')"),
+        " '%retention_step_v1%' and wait_event_type = 'Lock'"
+        " and datname = current_database())"),
         what="a step that waits for the lock")
     fence = db.value(holds)
     a.signal(signal.SIGSTOP)

@@ -294,8 +294,8 @@ def test_a_second_term_ends_at_once(new_cell, db):
     conn.request("POST", "/api/v1/push", json.dumps(
         {"items": [{"queue": "q", "payload": 2}]}))
     wait_until(lambda: db.value(
-        "select count(*) from pg_stat_activity where wait_event_type = 'Lock'")
-        > 0, what="the push in hand")
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+        " and datname = current_database()") > 0, what="the push in hand")
     cell.signal(signal.SIGTERM)
     wait_until(lambda: "draining" in cell.log_text(), what="the drain")
     assert cell.proc.poll() is None     # the push is still in hand
@@ -329,8 +329,8 @@ def test_calls_that_never_return_are_given_up(new_cell, db):
         conn.request(method, path, body and json.dumps(body))
         conns.append(conn)
     wait_until(lambda: db.value(
-        "select count(*) from pg_stat_activity where wait_event_type = 'Lock'")
-        > 3, what="the calls in hand")
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+        " and datname = current_database()") > 3, what="the calls in hand")
     cell.signal(signal.SIGTERM)
     assert cell.wait_exit(20) == 0
     lock.rollback()

@@ -586,12 +586,12 @@ def test_every_query_of_the_list(common, query, status, found):
     common.db.rows(
         "insert into queen.timers (tenant, queue, timer_key, partition,"
         " deliver_at, due_at, message_id, frame, hash, created_at, updated_at)"
-        " select %s, 'list', 'k' || lpad(i::text, 3, '0'), 'p', due, due,"
+        " select %s, 'all-cases', 'k' || lpad(i::text, 3, '0'), 'p', due, due,"
         " gen_random_uuid(), decode('1600000000' || repeat('00', 16) ||"
         " '010078' || '3131', 'hex'), decode(repeat('00', 16), 'hex'), now(),"
         " now() from generate_series(0, 119) i, (select now() + '1 day' due) d"
         " on conflict do nothing", (TENANT,))
-    reply = common.get(PATH + "/list?" + query)
+    reply = common.get(PATH + "/all-cases?" + query)
     assert reply.status == status, reply
     if status == 400 and re.search("%00|%ff|%ed", query):
         # no path or query of any route has these
