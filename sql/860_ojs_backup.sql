@@ -152,8 +152,8 @@ begin
 	return next;
 end $$;
 
--- Inside: the text of a JSON object with this member in its place, or at the end; all
--- others as they were written.
+-- Inside: the text of a JSON object with this member in its place, or at the end; the
+-- values of all others as they were written.
 create or replace function queen.ojs_restore_member(p_object text, p_key text, p_value text)
 returns text
 language sql immutable as $$

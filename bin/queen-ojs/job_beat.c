@@ -26,7 +26,10 @@ struct beat {
 
 /* ---- reading ---- */
 
-/* One that can be no job's is one the worker does not hold. */
+/*
+ * One that can be no job's is one the worker does not hold: told as often as it
+ * was asked for.
+ */
 static void
 add_id(struct beat *b, struct arena *a, struct span text, struct span raw)
 {

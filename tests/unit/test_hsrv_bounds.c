@@ -303,7 +303,7 @@ pipelined_bytes_count_as_memory(void **state)
 
 	t->conf.memory_bytes = 50000;
 	t->conf.memory_wait_ms = 100;
-	t->conf.busy_status = 429;
+	t->conf.busy_status = 429; /* a server may say it so */
 	start(t);
 	memset(junk, 'x', sizeof(junk));
 	SEND(client_open(t, 1), "GET /hold HTTP/1.1\r\n" H "\r\n");

@@ -12,7 +12,7 @@
 
 enum { IDS = 8, WAL_MAX = 4000, TXNS = 60, LIMIT = 3, ABSENT = -1 };
 enum { QUEUED_MAX = 2000, LIVES = 8, SHORT_BYTES = 150 };
-#ifdef __SANITIZE_ADDRESS__ /* which sees nothing new in many */
+#ifdef __SANITIZE_ADDRESS__ /* slow, and more are the same code */
 enum { ROUNDS = 750 };
 #else
 enum { ROUNDS = 3000 };

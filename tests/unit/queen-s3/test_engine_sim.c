@@ -12,7 +12,7 @@
 
 #include "engine_sim.h"
 
-#ifdef __SANITIZE_ADDRESS__ /* which sees nothing new in many */
+#ifdef __SANITIZE_ADDRESS__ /* slow, and more are the same code */
 enum { SEEDS = 8 };
 #else
 enum { SEEDS = 32 };
