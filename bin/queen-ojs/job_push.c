@@ -166,7 +166,6 @@ add(struct hsrv_req *r, struct push *push, struct span body, struct problem *p)
 {
 	struct ctx *x = ctx_of(r);
 	struct arena *a = hsrv_arena(r);
-
 	struct job_spec *s;
 
 	push->specs = arena_grown(

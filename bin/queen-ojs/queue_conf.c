@@ -84,14 +84,13 @@ value_of(int k, bool ms, const struct jspan_val *v, struct arena *a,
 {
 	struct span s;
 
-	if (keys[k].text && !ms && v->type != JSPAN_NUMBER)
-		return v->type == JSPAN_STRING && jspan_text(v, a, &s) &&
-		       when_duration(s, out);
-	/* a duration in whole seconds */
-	if (keys[k].text && !ms)
+	if (!keys[k].text || ms)
+		return v->type == JSPAN_NUMBER && jspan_i64(v, out);
+	if (v->type == JSPAN_NUMBER) /* whole seconds */
 		return jspan_i64(v, out) &&
 		       !__builtin_mul_overflow(*out, 1000, out);
-	return v->type == JSPAN_NUMBER && jspan_i64(v, out);
+	return v->type == JSPAN_STRING && jspan_text(v, a, &s) &&
+	       when_duration(s, out);
 }
 
 static int

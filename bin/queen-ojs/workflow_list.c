@@ -12,7 +12,6 @@
 #include "page.h"
 #include "workflow_int.h"
 
-/* The year 9999. */
 static const struct pgstmt list_stmt = { .name = "ojs_workflow_list",
 	.sql = "select " WORKFLOW_HEAD_SQL ", overall "
 	       "from queen.workflow_list_v1($1, $2, $3, $4, $5)" };
