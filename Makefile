@@ -202,7 +202,7 @@ unit: $(TESTS) $(CORPUS)
 	$(Q)$(TEST_ENV) sh tests/run-unit $(B) $^
 cell: all $(WRITE) build/pycache.log
 	$(Q)$(run_pytest) $(PYTEST_ARGS)
-# What sanitizers look at: each handler and parser of each program once.
+# What sanitizers look at: handlers and parsers of each program.
 SAN_CELL := ack auth badinput configure conflation connectors ctl_connector \
 	ctl_database ctl_kv ctl_ojs ctl_s3 ctl_server ctl_timer dlq \
 	encryption_keys fetch gate kv_errors lake_config lake_names \
